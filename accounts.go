@@ -12,14 +12,16 @@ import (
 // accountsStep is the page size of AllAccounts.
 const accountsStep = 100
 
-// Accounts returns the sizes of accounts that have a key, a webhook or an alert, in byte order of
-// their names: up to limit accounts after the account after, or from the start if after is empty.
-// An empty result means the end. limit must be at least 1.
+// Accounts returns the sizes of the accounts that have a key, a webhook or an alert, in byte order
+// of their names. It returns up to limit accounts whose names sort after the name after; an empty
+// after starts at the beginning. An empty result means that no accounts are left. limit must be at
+// least 1.
 //
-// It is for the host's operators. Each call counts, so that writes need not maintain counters:
-// 100 accounts of 1,000 keys take a few milliseconds, and a million keys or pending deliveries
-// of one account about a tenth of a second. It blocks no other operation, but consider its cost
-// before polling. To find the largest accounts, sort the result of [Handler.AllAccounts].
+// Accounts is meant for the host's operators. It counts the records on every call, so that writes
+// need not maintain counters: 100 accounts of 1,000 keys take a few milliseconds, and a million
+// keys or pending deliveries of one account take about a tenth of a second. It blocks no other
+// operation, but consider its cost before polling. To find the largest accounts, sort the result of
+// [Handler.AllAccounts].
 func (h *Handler) Accounts(ctx context.Context, after string, limit int) ([]store.AccountSize, error) {
 	if limit < 1 {
 		return nil, errors.New("storageapi: list accounts: limit must be at least 1")

@@ -15,8 +15,8 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// AllAccounts must return all accounts across pages, support an early end, and report an error
-// once.
+// AllAccounts must return the accounts of all pages, allow the loop to stop early, and report an
+// error only once.
 func TestAllAccounts(t *testing.T) {
 	api, err := storageapi.NewHandler(storageapi.Config{Store: memory.New()})
 	if err != nil {

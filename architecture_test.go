@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The test checks that the files named in ARCHITECTURE.md exist, and that the functions named in
-// its walks are in the named files.
+// The test checks that every file named in ARCHITECTURE.md exists, and that the page's walkthroughs
+// name functions from the files that they cite.
 func TestArchitecture_NamedFilesAndFunctions_Exist(t *testing.T) {
 	page := readFile(t, "ARCHITECTURE.md")
 	for _, path := range regexp.MustCompile("`([a-z0-9_/]+\\.(?:go|json))`").FindAllStringSubmatch(page, -1) {

@@ -8,9 +8,9 @@ import (
 	"github.com/storageapi/storageapi/audit"
 )
 
-// Attribute returns the context of r, extended so that the audit log attributes changes made
-// with it to actor and records the request's ID and client address. Use it in the host's own
-// routes that change keys or webhooks for a person. The API and package dashboard already do.
+// Attribute returns a copy of r's context. The audit log attributes changes made with that context
+// to actor and records the request's ID and client address. Use it in the host's own routes that
+// change keys or webhooks for a person. The API and package dashboard already do.
 func (h *Handler) Attribute(r *http.Request, actor audit.Actor) context.Context {
 	return h.attribute(r, actor)
 }

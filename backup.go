@@ -9,8 +9,9 @@ import (
 	"github.com/storageapi/storageapi/store/bolt"
 )
 
-// ErrNoBackup is returned by [Handler.Backup] if Config.Store has no file to copy, because it is in
-// memory or on a server. Use the server's own tools, such as pg_dump for PostgreSQL, at any time.
+// ErrNoBackup is returned by [Handler.Backup] if Config.Store has no file to copy, because it keeps
+// its data in memory or on a server. A server has tools of its own, such as pg_dump for PostgreSQL,
+// which can be used at any time.
 var ErrNoBackup = errors.New("storageapi: this store has no file to back up; use the tools of its server, such as pg_dump")
 
 // Backup writes a complete copy of the file to w. It can be called while the Handler is in use.

@@ -14,8 +14,8 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// A backup must contain everything acknowledged before, and the last-used times of keys, which are
-// otherwise written once a minute.
+// A backup must contain everything acknowledged before it began, including the last-used times of
+// keys, which are otherwise written once a minute.
 func TestHandlerBackup(t *testing.T) {
 	api, err := storageapi.NewHandler(storageapi.Config{Path: filepath.Join(t.TempDir(), "storage.db")})
 	if err != nil {

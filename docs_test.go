@@ -121,8 +121,8 @@ func TestReadmeProgram(t *testing.T) {
 	}
 }
 
-// The example programs end on SIGTERM and on an interrupt, and wait for requests for a limited
-// time.
+// On SIGTERM or an interrupt, the example programs must exit after waiting a limited time for
+// running requests.
 func TestExamples_InterruptOrSIGTERM_Exit(t *testing.T) {
 	files := documents(t)
 	for _, pattern := range []string{"examples/*/*.go", "examples/*/*/*.go"} {
@@ -150,7 +150,7 @@ func TestExamples_InterruptOrSIGTERM_Exit(t *testing.T) {
 	}
 }
 
-// createKey sends the request, and repeats it until the server listens.
+// createKey sends the request, and retries until the server is listening.
 func createKey(ctx context.Context, t *testing.T, address, key, body string) int {
 	t.Helper()
 	for {
@@ -173,7 +173,7 @@ func createKey(ctx context.Context, t *testing.T, address, key, body string) int
 	}
 }
 
-// snippets is the program into which the documents' Go code is inserted.
+// snippets is a program. The Go code of the documents is inserted into it.
 const snippets = `package main
 
 import (
@@ -257,8 +257,8 @@ var (
 func main() {}
 `
 
-// TestDocSnippetsCompile compiles the Go lines of the documents, except for those that use other
-// modules, and those of the tutorial, which a test of promstorage runs.
+// TestDocSnippetsCompile compiles the Go snippets of the documents. It skips snippets that use
+// other modules, and those of the tutorial, which a test in promstorage runs.
 func TestDocSnippetsCompile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it runs the compiler")

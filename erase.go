@@ -21,28 +21,31 @@ const (
 	maxErasePause = 100 * time.Millisecond
 )
 
-// Erase removes all records of an account and returns their counts. It first removes keys, which
-// stop working at once, for requests under way, too (see [auth.ErrKeyDeleted]). It then removes webhooks, events with their bodies, deliveries with their
-// attempts, recoveries, alert states and idempotency keys. It aborts this process's delivery
-// attempts for the account; the results of other processes' attempts are dropped. Afterwards no
-// method finds the account, and its name can be reused as if new.
+// Erase removes all records of an account and returns their counts. It first removes the keys,
+// which stop working at once, even for requests in progress (see [auth.ErrKeyDeleted]). It then
+// removes webhooks, events with their bodies, deliveries with their attempts, recoveries, alert
+// states and idempotency keys. It aborts this process's delivery attempts for the account; the
+// results of other processes' attempts are discarded. Afterwards no method finds the account, and
+// its name can be reused for a new account.
 //
-// Erase works in steps of a few milliseconds and pauses after each for four times its duration, at
-// most 100 ms, so that a large account does not block other writers. Meanwhile the account is
-// closed: calls that would add to it, such as creating a key or publishing an event, return
-// [auth.ErrErasing]. Close the host's own part of the account first. If Erase fails, ctx ends or
-// the process is killed, the account stays closed; call Erase again, in any process. It continues
-// where it stopped, and the Receipt counts all steps. On PostgreSQL it waits for transactions that
-// published before the account was closed, see postgres.Store.EnqueueTx. The Receipt is zero for
-// an account without records, including after an Erase whose response was lost.
+// Erase works in steps of a few milliseconds. After each step it pauses for four times the step's
+// duration, at most 100 ms, so that a large account does not block other writers. Meanwhile the
+// account is closed: calls that would add to it, such as creating a key or publishing an event,
+// return [auth.ErrErasing]. Before calling Erase, close the account in the host's own code. If
+// Erase fails, ctx ends or the process is killed, the account stays closed; call Erase again, in
+// any process. It continues where it stopped, and the Receipt counts all steps. On PostgreSQL it
+// waits for transactions that published before the account was closed, see
+// postgres.Store.EnqueueTx. The Receipt is zero for an account without records, including when
+// Erase is repeated because its response was lost.
 //
-// Erase also removes the account's audit entries. It then stores one entry, [audit.AccountErased],
-// with the actor, and passes it to [Config.Notify] if set. That entry expires like all others, or
-// is removed when the account is erased again. It is missing if the process is killed after the
-// last step, or if the response of the last step is lost.
+// Erase also removes the account's audit entries. It then stores one [audit.AccountErased] entry
+// with the actor, and passes it to [Config.Notify] if set. That entry expires like all others, and
+// another erasure of the account removes it. It is missing if the process is killed after the last
+// step, or if the response of the last step is lost.
 //
-// Erase cannot remove copies of the file, free pages of the file (their bytes remain until they are
-// overwritten or the file is compacted), a server's logs and backups, or events already sent.
+// Erase does not reach copies of the file, free pages of the file (their bytes remain until the
+// pages are overwritten or the file is compacted), a server's logs and backups, or events already
+// sent.
 func (h *Handler) Erase(ctx context.Context, account string) (store.Receipt, error) {
 	if account == "" {
 		return store.Receipt{}, errors.New("storageapi: erase account: account is required")
@@ -54,7 +57,7 @@ func (h *Handler) Erase(ctx context.Context, account string) (store.Receipt, err
 		if first {
 			h.Auth.Changed(account, "")
 		}
-		if err == nil && first { // so that no further deliveries are claimed
+		if err == nil && first { // stop claiming deliveries of the account
 			err = h.Webhooks.EndDeliveries(ctx, account)
 		}
 		if err == nil && more {
@@ -70,7 +73,7 @@ func (h *Handler) Erase(ctx context.Context, account string) (store.Receipt, err
 	}
 }
 
-// pause waits, or returns the error of ctx.
+// pause waits for the given duration. If ctx ends first, it returns the error of ctx.
 func pause(ctx context.Context, wait time.Duration) error {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -82,8 +85,8 @@ func pause(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// tellErased stores and reports the audit entry of an erasure, unless the erasure removed only
-// audit entries.
+// tellErased stores the audit entry of an erasure, from where Config.Notify receives it. It does
+// nothing if the erasure removed only audit entries.
 func (h *Handler) tellErased(ctx context.Context, account string, erased store.Receipt) error {
 	if erased.AuditEntries = 0; erased.IsZero() {
 		return nil

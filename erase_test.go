@@ -24,7 +24,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Erase must invalidate keys, reset the account's request counts and abort its running attempts.
+// Erase must invalidate keys, reset the account's request counts and abort running attempts.
 func TestHandlerErase(t *testing.T) {
 	for name, config := range map[string]storageapi.Config{
 		"file": {Path: filepath.Join(t.TempDir(), "storage.db")}, "memory": {Store: memory.New()},

@@ -17,15 +17,15 @@ type Error struct {
 	// routes. It is empty if the response is not in the API's format, such as a proxy's.
 	Code string
 
-	// Message describes the error and its correction for people. Without a Code it is
-	// the text of the status.
+	// Message is a text for people. It describes the error and how to correct it. Without a Code
+	// it is the status text.
 	Message string
 
-	// Field is the field of the body, query parameter or header that a 400 is about, such as
-	// "expiresAt"; "body" for the body as a whole. It is empty for other errors.
+	// Field names the body field, query parameter or header that caused a 400, such as "expiresAt";
+	// "body" means the body as a whole. It is empty for other errors.
 	Field string
 
-	// RequiredScopes are scopes that would allow the request, if the key lacks some of them.
+	// RequiredScopes are scopes that would allow the request, if it failed for lack of scopes.
 	RequiredScopes []string
 }
 
@@ -37,7 +37,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%d %s: %s", e.Status, e.Code, e.Message)
 }
 
-// maxErrorBody limits how much of an error response is read, in bytes.
+// maxErrorBody is the maximum number of bytes that are read of an error response.
 const maxErrorBody = 64 << 10
 
 // DecodeError returns an [*Error] if the response's status is 400 or more, and nil

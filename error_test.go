@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// isError reports whether err is an [*storageapi.Error] with the given status and code.
+// isError reports whether err is a [*storageapi.Error] with the given status and code.
 func isError(err error, status int, code string) bool {
 	var failure *storageapi.Error
 	return errors.As(err, &failure) && failure.Status == status && failure.Code == code && failure.Message != ""

@@ -78,7 +78,7 @@ func Example() {
 	// GET /v2/files 404 Not Found
 }
 
-// A Go client gets an error response of the API as an [*storageapi.Error].
+// A Go client decodes an error response of the API into a [*storageapi.Error].
 func ExampleDecodeError() {
 	api, err := storageapi.NewHandler(storageapi.Config{Store: memory.New()})
 	if err != nil {

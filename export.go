@@ -16,7 +16,7 @@ import (
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
-// exportVersion is the format version of ExportAccount. Adding a field or kind does not change it.
+// exportVersion is the format version of ExportAccount. New fields and kinds do not change it.
 const exportVersion = 1
 
 // ExportAccount writes all records of an account to w, for data access requests, as the JSON lines
@@ -24,10 +24,10 @@ const exportVersion = 1
 // values that the account's requests set, and audit entries. It contains no secrets or hashes,
 // so it cannot be restored; use [transfer.Store] for that.
 //
-// The first line has the version and the account; the last counts the preceding lines by kind.
-// An export without the last line is incomplete because w or the store failed or ctx ended, which
-// the error says. During concurrent writes each record is as it was at some moment of the export.
-// An account without records has only these two lines.
+// The first line has the version and the account; the last counts the preceding lines by kind. If w
+// or the store fails or ctx ends, ExportAccount returns the error, and the last line is missing. If
+// other calls write during the export, each record appears as it was at some moment of the export.
+// The export of an account without records has only these two lines.
 func (h *Handler) ExportAccount(ctx context.Context, account string, w io.Writer) error {
 	if account == "" {
 		return errors.New("storageapi: export account: account is required")
@@ -81,7 +81,7 @@ func (e *accountExport) line(kind string, l line) error {
 	return e.lines.Encode(l)
 }
 
-// settings writes the line of a record. It adds the record's settings that l does not have.
+// settings writes the line of a record, after adding the record's settings that l lacks.
 func (e *accountExport) settings(kind string, r fields.Record, l line) error {
 	object, err := fields.JSON(r, fields.Setting)
 	if err != nil {
@@ -91,7 +91,7 @@ func (e *accountExport) settings(kind string, r fields.Record, l line) error {
 	if err := json.Unmarshal(object, &settings); err != nil {
 		return err
 	}
-	delete(settings, "threshold") // the line has it as balanceThreshold
+	delete(settings, "threshold") // l has it as balanceThreshold
 	for name, value := range settings {
 		if _, given := l[name]; !given {
 			l[name] = value
@@ -167,7 +167,7 @@ func exportedAuditEntry(n *audit.Entry) line {
 	}
 }
 
-// shownTime returns a time in the API's format, or nil if t is zero.
+// shownTime formats t as the API does. It returns nil if t is zero.
 func shownTime(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -182,7 +182,7 @@ func shownThreshold(amount alerts.Amount) any {
 	return amount.String()
 }
 
-// shownState returns an alert's state, which is JSON, or a quoted string if it is invalid.
+// shownState returns an alert's state as JSON, or as a string if it is not valid JSON.
 func shownState(state []byte) any {
 	if json.Valid(state) {
 		return json.RawMessage(state)

@@ -21,7 +21,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// ExportAccount must write the whole account as lines of JSON, without secrets, hashes or data of
+// ExportAccount must write the whole account as JSON lines, without secrets, hashes or data of
 // other accounts.
 func TestExportAccount(t *testing.T) {
 	api, err := storageapi.NewHandler(storageapi.Config{Path: filepath.Join(t.TempDir(), "storage.db")})
@@ -99,8 +99,8 @@ type failingWriter struct{ err error }
 
 func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 
-// The counts of ExportAccount must equal the receipt of Erase. Afterwards the account has only the
-// audit entry of the erasure; after a second Erase it has nothing, and the export is two lines.
+// The counts of ExportAccount must equal the receipt of Erase. After Erase the account has only the
+// audit entry of the erasure. After a second Erase it has nothing, and the export has two lines.
 func TestExportAccount_ThenErase_CountsMatch(t *testing.T) {
 	for name, config := range map[string]storageapi.Config{
 		"file": {Path: filepath.Join(t.TempDir(), "storage.db")}, "memory": {Store: memory.New()},

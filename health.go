@@ -20,9 +20,9 @@ type Health struct {
 
 // Health returns the state of the Handler. It can be called at any time, including before Run and
 // after Close. It writes nothing and returns within a second even if the store hangs; see
-// [webhooks.WebhookService.Health] for its cost. WriteError falls back to
-// [apikeys.KeyService.WriteError], which clears within about a minute of recovery.
-// [HealthThresholds.Judge] evaluates the result.
+// [webhooks.WebhookService.Health] for its cost. If the webhook service has no WriteError, Health
+// returns that of the key service, [apikeys.KeyService.WriteError], which clears within about a
+// minute of recovery. [HealthThresholds.Judge] evaluates the result.
 func (h *Handler) Health(ctx context.Context) Health {
 	health := Health{Health: h.Webhooks.Health(ctx)}
 	if at := h.closedAt.Load(); at != nil {
@@ -37,28 +37,29 @@ func (h *Handler) Health(ctx context.Context) Health {
 // HealthThresholds are the limits beyond which [HealthThresholds.Judge] reports a problem. The
 // zero value has the defaults.
 type HealthThresholds struct {
-	// Down is how long Run may be absent, while the process starts or ends, before liveness
-	// fails. Set it higher than startup and shutdown take. Default: a minute.
+	// Down is how long the process may be without a running Run, as during startup and shutdown,
+	// before it counts as not live. Set it longer than startup and shutdown take. Default: a
+	// minute.
 	Down time.Duration
 
-	// Stuck is how long the dispatch loop may take for one round. It completes a round at least
-	// every half minute, so the minimum is 45 s. Default: a minute.
+	// Stuck is how long one round of the dispatch loop may take. The loop completes a round at
+	// least every half minute, so values below 45 s count as 45 s. Default: a minute.
 	Stuck time.Duration
 
-	// OldestDue is how long a delivery to a working receiver may be due while no attempt begins
-	// at all. Set it higher than most attempts take. Default: 5 minutes.
+	// OldestDue is how long a delivery to a working receiver may be due while the process begins no
+	// attempt at all. Set it longer than most attempts take. Default: 5 minutes.
 	OldestDue time.Duration
 
 	// NoRun is for a process that serves requests but never calls Run, because other processes
-	// deliver: Judge then ignores whether Run is running. Default: Run must be running.
+	// deliver. If set, Judge ignores whether Run is running. Default: Run must be running.
 	NoRun bool
 }
 
-// A HealthProblem is a problem that a [Health] shows, as probes report it.
+// A HealthProblem is the code of a problem, as probes report it.
 type HealthProblem string
 
-// Health problems. A process that is not ready should receive no requests. A process that is not
-// live may recover by a restart.
+// Health problems. A process that is not ready should receive no requests. Restarting a process
+// that is not live may help.
 const (
 	ProblemNotRunning  HealthProblem = "run_not_under_way"  // Run was never called, or has ended: not ready, and not live beyond Down.
 	ProblemDraining    HealthProblem = "draining"           // Run is about to end: not ready.
@@ -70,15 +71,15 @@ const (
 	ProblemStoreHalted HealthProblem = "store_halted"       // A sync failed, and the store is read-only until reopened: not live.
 )
 
-// A HealthVerdict is the evaluation of a [Health]. A process that is not live is not ready either.
+// A HealthVerdict is the evaluation of a [Health]. A process that is not live is never ready.
 type HealthVerdict struct {
-	Ready    bool            `json:"ready"`    // requests may be sent to this process
+	Ready    bool            `json:"ready"`    // the process may receive requests
 	Live     bool            `json:"live"`     // a restart would not help
 	Problems []HealthProblem `json:"problems"` // not nil
 }
 
-// Judge evaluates h at the current time. Receivers that are down, and deliveries pending for
-// them, are not a problem.
+// Judge evaluates h at the current time. It does not count receivers that are down, or the
+// deliveries pending for them, as a problem.
 func (t HealthThresholds) Judge(h Health) HealthVerdict {
 	down := cmp.Or(t.Down, time.Minute)
 	stuck := max(cmp.Or(t.Stuck, time.Minute), 45*time.Second)
@@ -105,7 +106,7 @@ func (t HealthThresholds) Judge(h Health) HealthVerdict {
 	switch {
 	case h.Halted != nil:
 		add(ProblemStoreHalted, false)
-	case closed: // it may have closed the store
+	case closed: // Close may have closed the store
 	case h.ReadError != nil:
 		add(ProblemUnreadable, true)
 	case h.WriteError != nil:
@@ -126,14 +127,15 @@ func later(a, b time.Time) time.Time {
 //
 //	{"ready":false,"live":true,"problems":["store_not_writable"],"run":"running","runSince":"…","lastClaim":"…","lastAttempt":null,"oldestDueSeconds":0}
 //
-// The response contains no secrets, no data of single accounts, and no error texts, which may name
-// the store's host or file; [Handler.Health] and the log have them. However frequent the probes,
-// they query the store at most once a second.
+// The response contains no secrets, no data about individual accounts, and no error texts, because
+// those may name the store's host or file; [Handler.Health] and the log have the texts. The store
+// is queried at most once a second, no matter how often probes come.
 func (h *Handler) HealthHandler(t HealthThresholds) http.Handler {
 	return h.probe(t, func(v HealthVerdict) bool { return v.Ready })
 }
 
-// LivenessHandler is [Handler.HealthHandler] for liveness probes: 503 only if a restart may help.
+// LivenessHandler answers liveness probes as [Handler.HealthHandler] does readiness probes, but
+// with 503 only if a restart may help.
 func (h *Handler) LivenessHandler(t HealthThresholds) http.Handler {
 	return h.probe(t, func(v HealthVerdict) bool { return v.Live })
 }
@@ -154,7 +156,7 @@ func (h *Handler) probe(t HealthThresholds, good func(HealthVerdict) bool) http.
 		}
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(struct { // the client may be gone
+		_ = json.NewEncoder(w).Encode(struct { // an error means that the client is gone
 			HealthVerdict
 			Run         webhooks.RunState `json:"run"`
 			RunSince    *time.Time        `json:"runSince"`
@@ -165,7 +167,7 @@ func (h *Handler) probe(t HealthThresholds, good func(HealthVerdict) bool) http.
 	})
 }
 
-// shown returns a time in the API's format, or nil if t is zero.
+// shown returns t in the API's format, or nil if t is zero.
 func shown(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

@@ -34,8 +34,8 @@ type ailment struct {
 	store.Store
 	unwritable, silent, stuck, idle, halted, unclaimable, purging atomic.Bool
 
-	over    chan struct{}          // closed to end hanging calls
-	telling atomic.Pointer[func()] // called once, while an audit entry is added; nil means not called
+	over    chan struct{}          // closed to release hanging calls
+	telling atomic.Pointer[func()] // if set, called once while an audit entry is added
 }
 
 var errDisk = errors.New("dial host=db.internal user=secret-user /var/lib/secret.db: no space left on device")
@@ -112,12 +112,12 @@ func (s *ailment) Capabilities() capability.Set {
 	}}
 }
 
-// A patient is a Handler on an ailment, in a bubble.
+// A patient is a Handler that uses an ailment as its store, in a testing/synctest bubble.
 type patient struct {
 	*testing.T
 	store     *ailment
 	api       *storageapi.Handler
-	recovered []audit.Entry // reported to the host; read it after Run has ended
+	recovered []audit.Entry // received by the host; read only after Run has ended
 }
 
 func inHealth(t *testing.T, test func(*patient)) {
@@ -175,7 +175,7 @@ func (p *patient) subscribe() webhooks.Webhook {
 	return w
 }
 
-// probe calls both handlers with the thresholds, and returns their responses.
+// probe sends a request to both health handlers with these thresholds and returns the responses.
 func (p *patient) probe(t storageapi.HealthThresholds) (ready, live int, body string) {
 	p.Helper()
 	time.Sleep(time.Second) // so that no cached result is used
@@ -214,8 +214,8 @@ func (p *patient) wantBy(t storageapi.HealthThresholds, ready, live bool, proble
 	}
 }
 
-// Without a running Run, the process is not ready, and after a minute it is not live. Neither
-// applies to a process with NoRun.
+// While Run is not running, the process is not ready, and after a minute it is not live. With NoRun
+// set it stays ready and live.
 func TestHealth_RunNotRunning_IsNotReadyThenNotLive(t *testing.T) {
 	inHealth(t, func(p *patient) {
 		p.want(false, true, storageapi.ProblemNotRunning)
@@ -231,7 +231,7 @@ func TestHealth_RunNotRunning_IsNotReadyThenNotLive(t *testing.T) {
 		p.want(false, true, storageapi.ProblemNotRunning)
 		time.Sleep(time.Minute)
 		p.want(false, false, storageapi.ProblemNotRunning)
-		p.run() // until Close
+		p.run() // runs until Close
 		p.want(true, true)
 		if err := p.api.Close(); err != nil {
 			p.Fatal(err)
@@ -242,8 +242,8 @@ func TestHealth_RunNotRunning_IsNotReadyThenNotLive(t *testing.T) {
 	})
 }
 
-// While a store cannot be written, the process is not ready but live, even without traffic. The
-// recovery must be detected without traffic, too.
+// While the store cannot be written, the process is live but not ready. The failure and the
+// recovery must both be detected even without traffic.
 func TestHealth_StoreNotWritable_IsNotReadyUntilRecovery(t *testing.T) {
 	inHealth(t, func(p *patient) {
 		stop := p.run()
@@ -286,8 +286,8 @@ func TestHealth_RecoveryDuringLongPurge_IsDetected(t *testing.T) {
 	})
 }
 
-// If a store fails again while its recovery is reported, the process stays not ready until the next
-// recovery.
+// If the store fails again while its recovery is being recorded, the process stays not ready until
+// the next recovery.
 func TestHealth_StoreFailsDuringRecovery_StaysNotReady(t *testing.T) {
 	inHealth(t, func(p *patient) {
 		stop := p.run()
@@ -311,7 +311,7 @@ func TestHealth_StoreFailsDuringRecovery_StaysNotReady(t *testing.T) {
 	})
 }
 
-// A store has not recovered while claims fail, even if other writes succeed. The host must be
+// While claims fail, the store has not recovered, even if other writes succeed. The host must be
 // notified of the recovery exactly once.
 func TestStoreRecovered_NotifiesOnce(t *testing.T) {
 	inHealth(t, func(p *patient) {
@@ -338,7 +338,7 @@ func TestStoreRecovered_NotifiesOnce(t *testing.T) {
 	})
 }
 
-// A probe must not write, even if deliveries are pending.
+// A probe must not write to the store, even if deliveries are pending.
 func TestHealth_PendingDeliveries_WritesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	api, err := storageapi.NewHandler(storageapi.Config{Path: path})
@@ -358,7 +358,7 @@ func TestHealth_PendingDeliveries_WritesNothing(t *testing.T) {
 		w := httptest.NewRecorder()
 		api.HealthHandler(storageapi.HealthThresholds{}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 	}
-	if _, err := api.Webhooks.Stats(t.Context()); err != nil { // background work has ended
+	if _, err := api.Webhooks.Stats(t.Context()); err != nil { // waits for background work
 		t.Fatal(err)
 	}
 	if readFile(t, path) != before {
@@ -387,7 +387,7 @@ func TestHealth_LastUsesNotWritable_IsNotReady(t *testing.T) {
 	})
 }
 
-// If the store does not answer, the process is not ready but live.
+// If the store does not answer, the process is live but not ready.
 func TestHealth_StoreHangs_IsNotReadyButLive(t *testing.T) {
 	inHealth(t, func(p *patient) {
 		stop := p.run()
@@ -405,8 +405,8 @@ func TestHealth_StoreHangs_IsNotReadyButLive(t *testing.T) {
 	})
 }
 
-// A claim that hangs, claims that do not return due deliveries, and a halted store must make the
-// process not live.
+// The process is not live if a claim hangs, if claims do not return deliveries that are due, or if
+// the store is halted.
 func TestHealth_HungOrHaltedStore_IsNotLive(t *testing.T) {
 	t.Run("claims hang", func(t *testing.T) {
 		inHealth(t, func(p *patient) {
@@ -440,7 +440,7 @@ func TestHealth_HungOrHaltedStore_IsNotLive(t *testing.T) {
 				p.Fatal(err)
 			}
 			time.Sleep(24 * time.Hour)
-			p.want(true, true) // deliveries on hold may be overdue
+			p.want(true, true) // a delivery on hold may stay due for any time
 			p.subscribe()
 			if err := p.publish(); err != nil {
 				p.Fatal(err)
@@ -462,7 +462,7 @@ func TestHealth_HungOrHaltedStore_IsNotLive(t *testing.T) {
 	})
 }
 
-// Each problem must be judged by its threshold.
+// Judge must compare each value with its own threshold.
 func TestHealthThresholds(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
@@ -493,7 +493,7 @@ func TestHealthThresholds(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", name, diff)
 			}
 		}
-		draining := well() // regardless of the duration
+		draining := well() // for however long it has been draining
 		draining.Run, draining.ClosedAt = webhooks.RunDraining, ago(time.Hour)
 		if v := (storageapi.HealthThresholds{}).Judge(draining); !v.Live {
 			t.Errorf("draining: %+v", v)

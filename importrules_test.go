@@ -59,10 +59,10 @@ var importRules = map[string][]string{
 	"store/bolt/internal/groupcommit": {"auth", "store", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
 	"store/storetest":                 {"apierr", "store/driver", "audit", "auth", "scopes", "signing", "store", "store/transfer", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
 
-	// Helpers for tests of hosts must also be importable by hosts.
+	// Hosts must be able to import the helpers for their tests.
 	"storageapitest": {".", "apikeys", "auth", "scopes", "signing", "store/memory", "webhooks", "internal/pipenet", "internal/testbubble", "internal/testhook"},
 
-	// The pages are built on the packages that hosts use.
+	// The dashboard uses the packages that hosts use.
 	"dashboard": {"apierr", "alerts", "internal/fields", "internal/listed", "audit", ".", "apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/lasting"},
 
 	"internal/arrival":    {},
@@ -114,7 +114,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// isApart reports whether a directory contains no package of this module.
+// isApart reports whether a directory does not belong to this module's packages.
 func isApart(dir, name string) bool {
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))
 	return err == nil || name == "testdata" || name == "node_modules" || name[0] == '.' || name[0] == '_'

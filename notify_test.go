@@ -21,7 +21,7 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// A listener provides a host's Notify function.
+// A listener provides a Notify function and records its calls.
 type listener struct {
 	mu    sync.Mutex
 	fails bool
@@ -49,8 +49,8 @@ func (l *listener) want(t *testing.T, want ...string) {
 	l.told = nil
 }
 
-// A host must be notified of all changes since its first start with Notify, including changes while
-// it was down, and of keys that are about to expire.
+// The host must be notified of all changes since its first start with Notify, including changes
+// made while it was down, and of keys that are about to expire.
 func TestNotify(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store, l := memory.New(), &listener{}
@@ -110,7 +110,7 @@ func TestNotify(t *testing.T) {
 	})
 }
 
-// A host's own route attributes changes to a person.
+// The host's own route can attribute changes to a person.
 func TestAttribute(t *testing.T) {
 	api, err := storageapi.NewHandler(storageapi.Config{Store: memory.New()})
 	if err != nil {

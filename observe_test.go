@@ -22,8 +22,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Config.Observe must receive each activity of all parts once, including commits of the file. If a
-// part has its own Observer, both must receive its activity. Close must log pending refusals.
+// Config.Observe must receive each activity of all services exactly once, including commits of the
+// file. If a service has an Observer of its own, both must receive its activity. Close must log
+// pending refusals.
 func TestObserve(t *testing.T) {
 	var mu sync.Mutex
 	told := make(map[string]int)

@@ -14,14 +14,14 @@ import (
 //go:embed openapi.json
 var openAPI []byte
 
-// OpenAPI returns the OpenAPI 3.1 document of this Handler, as JSON: every route, status, code,
-// header and limit, and the events that webhooks receive. It has the prefix, scopes, event types,
-// signature header and limits of the [Config]. With the defaults it is the file openapi.json of this
-// package. The caller may modify the result.
+// OpenAPI returns the OpenAPI 3.1 document of this Handler, as JSON. It describes every route,
+// status, code, header and limit, and the events that webhooks receive, with the prefix, scopes,
+// event types, signature header and limits of the [Config]. With the defaults it equals the file
+// openapi.json of this package. The caller may modify the result.
 func (h *Handler) OpenAPI() []byte { return bytes.Clone(h.document) }
 
-// OpenAPIHandler returns a handler that serves [Handler.OpenAPI] without authentication, to GET
-// and HEAD at any path. Caches may store the document but must revalidate it by its ETag.
+// OpenAPIHandler returns a handler that serves [Handler.OpenAPI] without authentication. It answers
+// GET and HEAD at any path. Caches may store the document but must revalidate it by its ETag.
 func (h *Handler) OpenAPIHandler() http.Handler {
 	sum := sha256.Sum256(h.document)
 	tag := `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`

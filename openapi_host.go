@@ -16,14 +16,14 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A hostDocument is openapi.json, edited where a host's Config differs from the defaults.
-// All other bytes stay the same.
+// A hostDocument is openapi.json with edits for the settings in which a host's Config differs from
+// the defaults. All other bytes stay the same.
 type hostDocument struct{ text []byte }
 
-// newHostDocument returns the document of a Handler with the given Config and scopes.
+// newHostDocument returns the document for a Handler with the given Config and scopes.
 func newHostDocument(config *Config, prefix string, offered scopes.Set) []byte {
 	d := &hostDocument{openAPI}
-	d.setLimits(config) // before the host's own texts, which must not be replaced
+	d.setLimits(config) // before adding the host's texts, which the edits must not touch
 	d.setSecurity(config)
 	if prefix != httpapi.DefaultPrefix {
 		d.text = bytes.ReplaceAll(d.text, []byte(`"`+httpapi.DefaultPrefix+`/`), []byte(`"`+prefix+`/`))
@@ -35,7 +35,7 @@ func newHostDocument(config *Config, prefix string, offered scopes.Set) []byte {
 	return d.text
 }
 
-// replace replaces the only occurrence of a text. Both texts are JSON.
+// replace replaces the first text, which must occur exactly once, by the second. Both are JSON.
 func (d *hostDocument) replace(before, after string) {
 	if bytes.Count(d.text, []byte(before)) != 1 {
 		panic("storageapi: openapi.json does not contain exactly once: " + before) // tests check every replacement
@@ -43,7 +43,7 @@ func (d *hostDocument) replace(before, after string) {
 	d.text = bytes.Replace(d.text, []byte(before), []byte(after), 1)
 }
 
-// replaceAll replaces all occurrences of a text.
+// replaceAll replaces all occurrences of the first text by the second.
 func (d *hostDocument) replaceAll(before, after string) {
 	if !bytes.Contains(d.text, []byte(before)) {
 		panic("storageapi: openapi.json does not contain: " + before)
@@ -51,7 +51,8 @@ func (d *hostDocument) replaceAll(before, after string) {
 	d.text = bytes.ReplaceAll(d.text, []byte(before), []byte(after))
 }
 
-// replaceThrough replaces the text from the first occurrence of from through the next end.
+// replaceThrough replaces the text from the first occurrence of from through the next occurrence of
+// end.
 func (d *hostDocument) replaceThrough(from, end, after string) {
 	before, rest, found := bytes.Cut(d.text, []byte(from))
 	_, rest, ended := bytes.Cut(rest, []byte(end))
@@ -61,7 +62,7 @@ func (d *hostDocument) replaceThrough(from, end, after string) {
 	d.text = slices.Concat(before, []byte(after), rest)
 }
 
-// dropMembers removes all lines with the text. Each must be a whole member of an object.
+// dropMembers removes all lines that contain text. Each must be a whole member of an object.
 func (d *hostDocument) dropMembers(text string) {
 	var kept [][]byte
 	for line := range bytes.SplitSeq(d.text, []byte("\n")) {
@@ -74,7 +75,7 @@ func (d *hostDocument) dropMembers(text string) {
 	d.text = bytes.Join(kept, []byte("\n"))
 }
 
-// setScopes lists the offered scopes and describes the host's own.
+// setScopes lists the offered scopes and describes those declared by the host.
 func (d *hostDocument) setScopes(config *Config, offered scopes.Set) {
 	if len(config.Scopes)+len(config.HideScopes) == 0 {
 		return
@@ -102,8 +103,8 @@ func (d *hostDocument) setScopes(config *Config, offered scopes.Set) {
         "description": `+inJSON(permits.String())+`,`)
 }
 
-// hideEvents removes event types of package alerts, with the examples that contain them, and returns
-// the other types.
+// hideEvents removes the hidden event types of package alerts and the examples that contain them.
+// It returns the remaining types.
 func (d *hostDocument) hideEvents(hidden []webhooks.EventType) []webhooks.EventType {
 	all := alerts.EventTypes()
 	types := slices.DeleteFunc(slices.Clone(all), func(t webhooks.EventType) bool { return slices.Contains(hidden, t) })
@@ -126,7 +127,7 @@ func (d *hostDocument) hideEvents(hidden []webhooks.EventType) []webhooks.EventT
 	return types
 }
 
-// enumOf returns the values of the schema EventType.
+// enumOf returns the JSON list of the values that the schema EventType allows.
 func enumOf(types []webhooks.EventType) string {
 	names := make([]string, len(types))
 	for i, t := range types {
@@ -135,7 +136,7 @@ func enumOf(types []webhooks.EventType) string {
 	return `"enum": [` + strings.Join(names, ", ") + "]\n"
 }
 
-// setReadScopes documents which scope each event type requires.
+// setReadScopes documents the scope that each event type requires.
 func (d *hostDocument) setReadScopes(config *Config) {
 	const files, others = "`files:read` for `files.expiring`, ", "`account:read` for all others."
 	var behind strings.Builder
@@ -150,7 +151,8 @@ func (d *hostDocument) setReadScopes(config *Config) {
 	d.replace(files+others, behind.String()+others)
 }
 
-// setSecurity documents the header of Bearer, the realm, and the scopes behind the host's event types.
+// setSecurity documents the Bearer header, the realm, and the scopes that the host's event types
+// require.
 func (d *hostDocument) setSecurity(config *Config) {
 	const files = `{"ApiKey": ["files:read"]}, `
 	var alternatives string
@@ -275,12 +277,12 @@ func dataSchema(e webhooks.EventDeclaration) string {
 	}
 	var example any
 	if err := json.Unmarshal([]byte(inJSON(e.Example)), &example); err != nil {
-		panic(err) // it was encoded before
+		panic(err) // impossible: it has been encoded before
 	}
 	return inJSON(schemaOf(example))
 }
 
-// schemaOf returns a schema with the types of a value's parts.
+// schemaOf returns a schema for the JSON types in an example value.
 func schemaOf(value any) map[string]any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -301,10 +303,10 @@ func schemaOf(value any) map[string]any {
 	case bool:
 		return map[string]any{"type": "boolean"}
 	}
-	return map[string]any{} // null: anything
+	return map[string]any{} // null: the schema allows any value
 }
 
-// setLimits applies the names and limits that the Config sets.
+// setLimits documents the names and limits that the Config sets.
 func (d *hostDocument) setLimits(config *Config) {
 	if prefix := config.Keys.Prefix; prefix != "" {
 		d.replaceAll("sak_", prefix+"_")
@@ -356,7 +358,8 @@ func (d *hostDocument) setLimits(config *Config) {
 	}
 }
 
-// sent returns begin followed by the list, or a sentence that the service sends none.
+// sent returns begin followed by the list. For an empty list it returns a sentence saying that the
+// service does not send the event by itself.
 func sent(begin string, list []string) string {
 	if len(list) == 0 {
 		return "This service does not send it by itself."
@@ -364,7 +367,8 @@ func sent(begin string, list []string) string {
 	return begin + strings.Join(list, ", ") + "."
 }
 
-// setCount sets the limit in a sentence: 0 keeps the default, a negative limit means unlimited.
+// setCount puts limit into a sentence. Zero keeps the default; a negative limit removes the
+// sentence.
 func (d *hostDocument) setCount(sentence, what string, limit int) {
 	switch {
 	case limit < 0:
@@ -374,7 +378,7 @@ func (d *hostDocument) setCount(sentence, what string, limit int) {
 	}
 }
 
-// spell returns a duration in words if it is whole days or seconds, else as [time.Duration.String].
+// spell writes whole days or seconds in words, and other durations as [time.Duration.String] does.
 func spell(d time.Duration) string {
 	const day = 24 * time.Hour
 	n, unit := int64(d/time.Second), "second"
@@ -390,8 +394,8 @@ func spell(d time.Duration) string {
 	return fmt.Sprintf("%d %ss", n, unit)
 }
 
-// inJSON returns a value as JSON, without escaping "<", ">" and "&". It panics if the value cannot
-// be encoded; the services have already rejected such values.
+// inJSON returns value as JSON, without escaping "<", ">" and "&". It panics if the value cannot be
+// encoded, which does not happen because the services reject such values earlier.
 func inJSON(value any) string {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)

@@ -22,7 +22,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A teamCreated is a host's event payload with values that are difficult to document.
+// A teamCreated is a host's event payload whose values are difficult to document.
 type teamCreated struct {
 	TeamID string         `json:"teamId"`
 	Size   float64        `json:"size"`
@@ -32,7 +32,7 @@ type teamCreated struct {
 
 func (teamCreated) EventType() webhooks.EventType { return "teams.created" }
 
-// hostConfig returns a Config in which every setting that changes the document is set.
+// hostConfig returns a Config that sets every option that affects the document.
 func hostConfig() storageapi.Config {
 	hard := `"quoted" <b> & within 15 seconds, sak_, ` + "`files.expiring`, `account:read` for all others."
 	return storageapi.Config{
@@ -101,7 +101,7 @@ func TestOpenAPI_HostConfig_IsReflected(t *testing.T) {
 		`"security": [{"ApiKey": []}, {"Bearer": []}]`, `"security": [{"ApiKey": ["account:read"]}, {"Bearer": ["account:read"]}]`,
 		`[{"ApiKey": ["files:read"]}, {"Bearer": ["files:read"]}, {"ApiKey": ["teams:read"]}, {"Bearer": ["teams:read"]}, {"ApiKey": ["account:read"]}, {"Bearer": ["account:read"]}]`,
 		`"scheme": "bearer"`, `realm=\"Acme (files)\"`,
-		`"teamId":"\"quoted\" <b> & within 15 seconds, sak_`, // exactly as in the declaration
+		`"teamId":"\"quoted\" <b> & within 15 seconds, sak_`, // unchanged from the declaration
 		`"size":{"format":"double","type":"number"}`,
 	} {
 		if !strings.Contains(text, want) {
@@ -151,8 +151,8 @@ func TestOpenAPI_WithoutLimits(t *testing.T) {
 	}
 }
 
-// All names in the document are unique, even for event types with similar names, because a decoder
-// would silently drop duplicates.
+// Event types with similar names must get unique names in the document, because decoders silently
+// drop duplicate names.
 func TestOpenAPI_SimilarEventTypes_HaveUniqueNames(t *testing.T) {
 	config := storageapi.Config{
 		Store: memory.New(), Prefix: "/sak_api",
@@ -189,7 +189,7 @@ func TestOpenAPI_SimilarEventTypes_HaveUniqueNames(t *testing.T) {
 var reference = regexp.MustCompile(`"\$ref": ?"#/components/(\w+)/(\w+)"`)
 
 // TestOpenAPIOfAHostThatHides checks that hidden scopes and event types appear nowhere in the
-// document, and that it is still complete.
+// document, and that nothing else is missing.
 func TestOpenAPIOfAHostThatHides(t *testing.T) {
 	all := alerts.EventTypes()
 	for _, test := range []struct {
@@ -237,7 +237,7 @@ func TestOpenAPIOfAHostThatHides(t *testing.T) {
 			if diff := cmp.Diff(types, d.Components.Schemas.EventType.Enum, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("event types (-want +got):\n%s", diff)
 			}
-			if want := len(types) + 1; len(d.Webhooks) != want { // with the test event
+			if want := len(types) + 1; len(d.Webhooks) != want { // plus the test event
 				t.Errorf("%d webhooks, want %d", len(d.Webhooks), want)
 			}
 			for _, ref := range reference.FindAllStringSubmatch(text, -1) {

@@ -83,7 +83,7 @@ func TestRoutes_AreDocumentedEverywhere(t *testing.T) {
 
 	var commented []string
 	for _, route := range found(t, regexp.MustCompile(`(?m)^//\t([A-Z]+) +(\S+)`), "storageapi.go") {
-		if method, path, _ := strings.Cut(route, " "); path[0] != '/' { // a path below a webhook
+		if method, path, _ := strings.Cut(route, " "); path[0] != '/' { // below a webhook
 			route = method + " /v2/notifications/webhooks/{id}/" + path
 		}
 		commented = append(commented, route)

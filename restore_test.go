@@ -22,9 +22,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestRestoreRunbook follows docs/operations.md with its own commands. A host is backed up,
-// continues, and is killed. It is then restored with and without the abandoned file. Revoked values
-// must not work, and the report must list each delivery that may be sent twice.
+// TestRestoreRunbook follows docs/operations.md and runs the commands on that page. A host is
+// backed up, continues, and is killed. It is then restored, once with and once without the
+// abandoned file. Revoked values must not work, and the report must list each delivery that may be
+// sent twice.
 func TestRestoreRunbook(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds a program")
@@ -64,7 +65,7 @@ func TestRestoreRunbook(t *testing.T) {
 	h.audit(t, dir, map[string]bool{h.token: true}, []string{"evt_never", "evt_since"})
 }
 
-// restoreBlocks returns the commands of the runbook.
+// restoreBlocks returns the runbook's blocks of commands.
 func restoreBlocks(t *testing.T) (blocks []string) {
 	t.Helper()
 	_, section, found := strings.Cut(readFile(t, "docs/operations.md"), "\n## Restore\n")
@@ -87,7 +88,7 @@ type lostHost struct {
 	token, deletedValue, oldValue, newValue string
 }
 
-// newLostHost writes backup.db to dir, and storage.db as a kill leaves it.
+// newLostHost writes to dir a backup.db, and a storage.db as it would be left by a killed process.
 func newLostHost(t *testing.T, dir string) (h lostHost) {
 	t.Helper()
 	live := filepath.Join(t.TempDir(), "storage.db")
@@ -147,7 +148,7 @@ func openHost(t *testing.T, path string) (*storageapi.Handler, *bolt.Store) {
 	return api, store
 }
 
-// deliver settles the delivery of an event as delivered.
+// deliver settles the event's delivery as delivered and postpones all others.
 func deliver(ctx context.Context, t *testing.T, store *bolt.Store, event string) {
 	t.Helper()
 	tasks, err := storetest.WorkerOf(store).Claim(ctx, 9)
@@ -165,8 +166,8 @@ func deliver(ctx context.Context, t *testing.T, store *bolt.Store, event string)
 	}
 }
 
-// audit opens the restored file as the host does. It checks which values are valid and which
-// deliveries are pending, before and after the release.
+// audit opens the restored file as a host does. It checks which values are valid, and which
+// deliveries are pending before and after the release.
 func (h *lostHost) audit(t *testing.T, dir string, valid map[string]bool, pending []string) {
 	t.Helper()
 	api, store := openHost(t, filepath.Join(dir, "storage.db"))

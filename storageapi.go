@@ -14,16 +14,16 @@
 //	mux.Handle("GET /v2/environments", api.Auth.Require(scopes.EnvironmentsRead, listEnvironments))
 //
 // The host creates an account's first key in Go; First makes this safe to repeat at every start.
-// The host also reports usage in Go, as often as it likes. The library then decides which events to
-// publish, and to which webhooks:
+// The host also reports usage in Go, as often as it likes. The library decides which reports become
+// events, and which webhooks receive them:
 //
 //	key, token, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All(), First: true})
 //	err = api.Alerts.ReportBandwidth(ctx, "acct_1", usedBytes, limitBytes, "2026-11")
 //
 // # Contract
 //
-// A [Handler] serves these routes. Each requires a live key in the Api-Key header, or in
-// Authorization with [Config.Bearer].
+// A [Handler] serves these routes. Each requires a valid key in the Api-Key header, or, with
+// [Config.Bearer], in the Authorization header.
 //
 //	POST   /v2/api-keys                        create a key
 //	GET    /v2/api-keys                        list keys
@@ -42,7 +42,7 @@
 //	GET    /v2/notifications/events/{id}/body  get the body of an event
 //	GET    /v2/audit-log                       list the audit log
 //
-// And under /v2/notifications/webhooks/{id}:
+// Routes under /v2/notifications/webhooks/{id}:
 //
 //	POST   rotate-secret                       replace the secret
 //	POST   test                                send a test event
@@ -56,12 +56,12 @@
 // [OpenAPI] documents every status, header and limit. Go clients decode errors with
 // [DecodeError].
 //
-// Errors are {"error":{"code":…,"message":…}}; a 403 for missing scopes has requiredScopes, too. Checks run in this order, and the first failure
-// determines the response: the key (401), its rate (429), the route (404, 405), general
-// authority (403), the media type (415), the size (413, above 64 KiB), syntax and values (400),
-// authority over the specific key or webhook (403), the state (404, 409, 412). Changing or
-// deleting a key or webhook returns 404 before that 403, because the object must be found
-// first. Keys and webhooks of another account are answered like IDs that never existed.
+// Errors are {"error":{"code":…,"message":…}}; a 403 for missing scopes also has requiredScopes.
+// Checks run in this order, and the first failure determines the response: the key (401), its rate
+// (429), the route (404, 405), general authority (403), the media type (415), the size (413, above
+// 64 KiB), syntax and values (400), authority over the specific key or webhook (403), the state
+// (404, 409, 412). A request to change or delete a key or webhook that does not exist gets 404, not
+// that 403. Keys and webhooks of another account are answered like IDs that never existed.
 //
 // GET of a single key or webhook returns an ETag that covers every mutable field. A change or
 // deletion with If-Match succeeds only if the tag still matches, checked atomically; otherwise
@@ -70,8 +70,8 @@
 // A creation with an Idempotency-Key can be repeated for 24 hours. A repetition creates nothing
 // and returns 200 with the original object, without its secret.
 //
-// The host mounts its own routes elsewhere under /v2. The Handler answers 404 for all other
-// paths, including methods that a host's pattern does not have.
+// The host may serve its own routes elsewhere under /v2. The Handler answers 404 at all other
+// paths, and also for methods that the host's patterns do not match.
 //
 // # Mounting
 //
@@ -116,29 +116,30 @@ type Config struct {
 	// directory must exist. Only one process at a time can use it.
 	Path string
 
-	// Store replaces the file of Path: another backend, or a bolt file opened with options, such
-	// as bolt.Wait for a host that starts before its predecessor has exited, or bolt.Sealed to
-	// encrypt signing secrets. The caller closes it after the Handler.
+	// Store is used instead of the file at Path. It is another backend, or a bolt file opened with
+	// options, such as bolt.Wait for a host that starts before its predecessor has exited, or
+	// bolt.Sealed to encrypt signing secrets. The caller closes it after the Handler.
 	Store store.Store
 
-	// Prefix replaces /v2 at the start of the API's paths. With "/api/v1", POST /api/v1/api-keys
-	// creates a key; with "/", POST /api-keys does. It begins with a slash and does not end with
-	// one. Mount the Handler there. Leave out any part that a router or proxy strips from the
-	// path; behind [http.StripPrefix] the Location header contains it again. Default: "/v2".
+	// Prefix replaces /v2 at the start of the API's paths: with "/api/v1", POST /api/v1/api-keys
+	// creates a key, and with "/", POST /api-keys does. It begins with a slash and, except for "/",
+	// does not end with one. Mount the Handler at this path. Leave out any part that a router or
+	// proxy strips from the path; behind [http.StripPrefix] the Location header contains that part
+	// again. Default: "/v2".
 	Prefix string
 
 	// Scopes declares the host's own scopes, in addition to the scopes in section 5 of
 	// docs/spec.md. Both kinds are granted, required, shown and documented alike. Their order only
-	// affects display. A scope that is no longer declared stays in the keys that hold it: it grants
-	// nothing, and a key without it cannot manage them. At most 115. Default: none.
+	// affects display. If a scope is no longer declared, keys that hold it keep it but gain nothing
+	// from it, and a key without it cannot manage them. At most 115. Default: none.
 	Scopes []scopes.Declaration
 
-	// HideScopes are scopes in section 5 of docs/spec.md that the service does not offer, such as
-	// those of an area that it does not have. No page, error or OpenAPI document lists them, and no
-	// new key can have them: use Keys.Scopes().All() instead of scopes.All() for a first key. A key
-	// that already holds one keeps it. Webhooks cannot subscribe to event types that require a hidden
-	// scope. account:read cannot be hidden. To hide event types only, see Alerts.HideEvents. Default:
-	// none.
+	// HideScopes are scopes in section 5 of docs/spec.md that this service does not offer, for
+	// example because it has no files. No page, error or OpenAPI document lists them, and no new
+	// key can have them: use Keys.Scopes().All() instead of scopes.All() for a first key. A key
+	// that already holds a hidden scope keeps it. Webhooks cannot subscribe to event types that
+	// require a hidden scope. account:read cannot be hidden. To hide only event types, see
+	// Alerts.HideEvents. Default: none.
 	HideScopes []scopes.Scope
 
 	// Keys configures the key service. The zero value works; its Logger defaults to Config.Logger.
@@ -148,12 +149,12 @@ type Config struct {
 	// to Config.Logger.
 	Webhooks webhooks.Config
 
-	// Alerts configures the events that follow from reports. The zero value works; its Logger and
-	// Now default to Config.Logger and Webhooks.Now.
+	// Alerts configures the events that the library derives from reports. The zero value works; its
+	// Logger defaults to Config.Logger, and its Now to Webhooks.Now.
 	Alerts alerts.Config
 
-	// RateLimit limits the requests per key and per account, to the Handler and to the routes
-	// guarded by its Auth. It uses the clock Keys.Now. Default: no limit.
+	// RateLimit limits the requests per key and per account, counting requests to the Handler and
+	// to the routes guarded by its Auth. It uses the clock Keys.Now. Default: no limit.
 	RateLimit auth.RateLimit
 
 	// Bearer also accepts keys as Authorization: Bearer <key>, for clients that cannot set other
@@ -169,12 +170,12 @@ type Config struct {
 	// Default: [auth.LeastPrivilege].
 	Authorize auth.Authorize
 
-	// Notify receives every audit entry, with its actor: a key was created or is about to expire,
-	// a webhook fails or was disabled, and so on; see [audit.Action]. Unlike Observe it loses
+	// Notify receives every audit entry, with its actor: a key was created or is about to expire, a
+	// webhook fails or was disabled, and so on; see [audit.Action]. Unlike Observe it misses
 	// nothing: from the first start with Notify set, the store keeps each entry pending until
 	// Notify returns nil, even while no process runs. [Handler.Run] calls it as
-	// [audit.Config.Notify] describes. All processes that share a store must set it. Default:
-	// none; the audit log keeps the entries regardless.
+	// [audit.Config.Notify] describes. All processes that share a store must set it. Default: none.
+	// The audit log keeps the entries in any case.
 	Notify func(ctx context.Context, entry audit.Entry) error
 
 	// Observe receives the activity of this process, for metrics and traces: requests
@@ -183,15 +184,15 @@ type Config struct {
 	// Observers must be fast and, unlike Notify, may miss some activity. Default: none, at no cost.
 	Observe observe.Observer
 
-	// LogRefusals logs the number of 401 responses, with their reasons, to Logger: once a minute,
-	// one line per source that received any. Sources beyond 256 share one line. The audit log
-	// does not contain 401 responses. Default: false.
+	// LogRefusals logs to Logger how many 401 responses were sent, and why. Once a minute it logs
+	// one line per client address that received 401 responses; addresses beyond 256 share one line.
+	// The audit log does not contain 401 responses. Default: false.
 	LogRefusals bool
 
 	// ClientAddress returns the address of the client that sent a request, for the audit log and
 	// LogRefusals. Set it behind proxies, and read only a header that your own last proxy sets:
 	// clients can forge any other. A result that is not 1 to 64 visible ASCII characters is
-	// ignored. Default: the host of RemoteAddr.
+	// ignored. Default: the host in RemoteAddr.
 	ClientAddress func(*http.Request) string
 
 	// RequestID returns the ID that the host assigned to a request, for the audit log. A result
@@ -214,11 +215,11 @@ type Handler struct {
 	api       http.Handler
 	attribute func(*http.Request, audit.Actor) context.Context
 	store     store.Store
-	notify    bool         // Config.Notify is set
+	notify    bool         // whether Config.Notify is set
 	prefix    string       // Config.Prefix; empty for "/"
 	ids       id.Generator // for audit entries
 	document  []byte       // see [Handler.OpenAPI]
-	ownsStore io.Closer    // nil if the store is the host's
+	ownsStore io.Closer    // nil if the host owns the store
 
 	closeOnce func() error
 	closing   context.Context // done once Close has begun
@@ -273,7 +274,7 @@ func NewHandler(config Config) (*Handler, error) {
 	return h, nil
 }
 
-// newHandler builds a Handler on config.Store.
+// newHandler builds a Handler that uses config.Store.
 func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	vocabulary, err := scopes.NewVocabulary(config.Scopes...)
 	if err != nil {
@@ -352,16 +353,17 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	return h, nil
 }
 
-// Prefix returns the start of the paths of the API, such as "/v2": [Config.Prefix], but "" for "/".
+// Prefix returns the start of the API's paths, such as "/v2". It is [Config.Prefix], but "" for
+// "/".
 func (h *Handler) Prefix() string { return h.prefix }
 
-// ServeHTTP answers a request to the API, at any path.
+// ServeHTTP answers any request as the API, whatever its path.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.api.ServeHTTP(w, r) }
 
-// Run delivers webhooks, and scans the files of Config.Alerts, until ctx is done or the Handler is
+// Run delivers webhooks and scans the files of Config.Alerts until ctx is done or the Handler is
 // closed. It then waits up to Config.Webhooks.Outbound.DrainTimeout for the attempts in flight and
-// returns nil; the next Run makes the remaining deliveries. It returns [ErrClosed] if the Handler
-// is already closed, and [webhooks.ErrRunning] if another Run is running.
+// returns nil; the remaining deliveries stay pending for the next Run. It returns [ErrClosed] if
+// the Handler is already closed, and [webhooks.ErrRunning] if another Run is running.
 func (h *Handler) Run(ctx context.Context) error {
 	h.mu.Lock()
 	if h.closing.Err() != nil {
@@ -384,10 +386,10 @@ func (h *Handler) Run(ctx context.Context) error {
 	return err
 }
 
-// Close ends Run and test events in progress, waits until they have drained, writes pending
-// last-used times of keys, and closes the store if the Handler opened it. It runs once: every
-// call waits for it and returns the same result. Shut down the server first, because later
-// requests find the file closed and get 500.
+// Close ends Run and running test events, waits until they have drained, writes the pending
+// last-used times of keys, and closes the store if the Handler opened it. Only the first call does
+// this; every call waits for it and returns the same result. Shut down the HTTP server first,
+// because requests after Close get 500.
 func (h *Handler) Close() error { return h.closeOnce() }
 
 func (h *Handler) close() error {

@@ -55,9 +55,9 @@ func startsWithAny(text string, prefixes []string) bool {
 	return false
 }
 
-// logLines returns the texts that the packages log, without the package's prefix, and their
-// locations. A text that begins with such a prefix is a log line unless it belongs to an error or a
-// panic.
+// logLines returns the texts that the packages log, without the package's prefix, with their
+// locations in the code. A string that begins with such a prefix is a log line unless it is the
+// text of an error or a panic.
 func logLines(t *testing.T) map[string]string {
 	t.Helper()
 	lines := make(map[string]string)

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// A retired word must not be used again, because readers know a different term.
+// A retired word must not be used again, because readers know another term for the same thing.
 type retired struct {
 	words string // the word and its forms
 	say   string // the word to use instead
@@ -98,7 +98,7 @@ func TestRetiredWords(t *testing.T) {
 	}
 }
 
-// A use is an occurrence of a word.
+// A use is one occurrence of a retired word.
 type use struct {
 	word string
 	name string // the name that contains it, or "a comment"

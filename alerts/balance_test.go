@@ -53,7 +53,7 @@ func TestBalance_FirstReportBelowThreshold_Notifies(t *testing.T) {
 	box.want(t, "the first report", low(w, "0", "10"))
 }
 
-// Each webhook uses its own threshold, or else the host's, if there is one.
+// Each webhook uses its own threshold, or else the host's default, if there is one.
 func TestBalanceThresholds(t *testing.T) {
 	for _, fallback := range []string{"", "5"} {
 		t.Run("the default is "+fallback, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestBalance_SmallChanges_AreNotWritten(t *testing.T) {
 	}
 }
 
-// If the process died or the store failed before a notification, Run makes up for it.
+// If the process died or the store failed before a notification, Run sends it later.
 func TestBalance_NotificationFailed_RunRepeatsIt(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		box, log := newTeller(), &testlog.Book{}
@@ -205,7 +205,7 @@ func TestBalance_NotificationFailed_RunRepeatsIt(t *testing.T) {
 		if len(log.Lines("balance notification of a webhook failed", w.ID)) != 1 {
 			t.Errorf("the log has %s", log)
 		}
-		_, err := s.Update(t.Context(), account, w.ID, webhooks.UpdateParams{Active: new(false)}) // nothing is sent by this service
+		_, err := s.Update(t.Context(), account, w.ID, webhooks.UpdateParams{Active: new(false)}) // this service sends no notification
 		noError(t, err)
 		box.fail, box.Store = nil, box.Store.(failingReview).Store
 		start(t, s)
@@ -221,7 +221,7 @@ func (failingReview) UpdateAlert(context.Context, string, string, func(*driver.A
 	return 0, errors.New("no disk")
 }
 
-// If a report returned an error although it was stored, a second report sends no second notice.
+// If a report was stored but returned an error, repeating the report sends no second notification.
 func TestReport_RepeatedAfterError_NotifiesOnce(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
@@ -261,7 +261,7 @@ func TestReport_Invalid_ReturnsError(t *testing.T) {
 	}
 }
 
-// The test also reports balances in between, after which the webhook counts as not notified.
+// The test also reports balances in between, which reset the webhook to not notified.
 func TestBalance_ThresholdToggled_NotifiesOnceInFiveSeconds(t *testing.T) {
 	for _, reports := range []bool{false, true} {
 		t.Run(fmt.Sprint("reports ", reports), func(t *testing.T) {

@@ -15,9 +15,9 @@ import (
 
 // Config configures an [AlertService]: which events it publishes, and when. The zero Config works.
 type Config struct {
-	// DefaultBalanceThreshold is the threshold of webhooks that subscribe to balance.low and set
-	// none. Use the same value on all nodes that share a store. Default: none; such webhooks then
-	// get no balance.low from [AlertService.ReportBalance].
+	// DefaultBalanceThreshold is the threshold of webhooks that subscribe to balance.low without a
+	// threshold. Use the same value on all nodes that share a store. Default: none; such webhooks
+	// then get no balance.low from [AlertService.ReportBalance].
 	DefaultBalanceThreshold Amount
 
 	// BalanceHysteresis is how far a low balance must rise above its threshold before another
@@ -33,10 +33,11 @@ type Config struct {
 	// expire. 1 to 20 values, each at most ten years. Default: 7 days and 1 day.
 	FileLeads []time.Duration
 
-	// HideEvents are types of this package that the service does not offer, such as [TypeBalanceLow]
-	// for a host without balances: nobody can subscribe to them, and reports do not publish them.
-	// Webhooks that subscribed to one before stay subscribed: see [webhooks.Config.Events]. Default:
-	// none; storageapi.NewHandler adds the types whose scope it hides.
+	// HideEvents lists types of this package that the service does not offer, such as
+	// [TypeBalanceLow] for a host without balances. Webhooks cannot subscribe to them, and reports
+	// do not publish them. Webhooks that already subscribe to a hidden type stay subscribed: see
+	// [webhooks.Config.Events]. Default: none; storageapi.NewHandler adds the types whose scope it
+	// hides.
 	HideEvents []webhooks.EventType
 
 	// Unit is the unit of an [Amount], for pages, errors and the OpenAPI document, such as "EUR" or
@@ -78,7 +79,7 @@ func (c *Config) check() error {
 		c.Now = time.Now
 	}
 	switch {
-	case slices.ContainsFunc(c.ApproachingRatios, func(r float64) bool { return !(r >= 1e-6 && r < 1) || alerting.Level(r) >= alerting.Reached }): // NaN, too
+	case slices.ContainsFunc(c.ApproachingRatios, func(r float64) bool { return !(r >= 1e-6 && r < 1) || alerting.Level(r) >= alerting.Reached }): // also rejects NaN
 		return input.Invalid("ApproachingRatios", "must be more than 0 and less than 1")
 	case len(c.ApproachingRatios) > 20:
 		return input.Invalid("ApproachingRatios", "must be at most 20")

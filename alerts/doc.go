@@ -9,16 +9,16 @@
 //
 //   - [AlertService.ReportBalance] notifies each webhook once when the balance falls below its
 //     threshold.
-//   - [AlertService.ReportBandwidth] and [AlertService.ReportTransactions] notify once a period
-//     that a limit is approaching and that it is reached.
+//   - [AlertService.ReportBandwidth] and [AlertService.ReportTransactions] notify once per period
+//     when a limit is approaching, and once when it is reached.
 //   - [AlertService.ReportFiles] notifies once for each file and each of [Config.FileLeads] before
 //     it expires; with [Config.Files] the service lists the files itself.
 //
 // The record of each notification is stored in the same transaction as its event; file events have
-// deduplication keys. A killed process therefore loses and repeats no alert, and several processes
-// can share a store. A report that changes nothing writes nothing.
+// deduplication keys. Therefore no alert is lost or repeated if a process is killed, and several
+// processes can share a store. A report that changes nothing writes nothing.
 //
-// A host that decides itself publishes the payloads, such as [BalanceLow], by
+// A host that makes these decisions itself publishes the payloads, such as [BalanceLow], with
 // [webhooks.WebhookService.Publish].
 //
 // Authors of stores implement [driver.AlertStore].

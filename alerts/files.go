@@ -22,10 +22,10 @@ const (
 )
 
 // ReportFiles reports files of an account with their expiry times: all of its files, or only the
-// soon-expiring ones, as often as the host likes. A file that expires within one of
-// [Config.FileLeads] is notified once for that lead and that expiry, in files.expiring events of
-// at most 100 files each. If several leads have begun when a file is first reported, it is
-// notified for the shortest only. Expired files are not notified.
+// soon-expiring ones, as often as the host likes. It publishes files.expiring events of at most 100
+// files each. It notifies about a file once for each of [Config.FileLeads] and each expiry time. If
+// several leads have begun when a file is first reported, it notifies only for the shortest. It
+// does not notify about expired files.
 //
 // A file is identified by its ID, which has at most 512 bytes without control characters and is
 // unique in its account. If a file breaks a rule, nothing is published, and the error names the
@@ -33,8 +33,9 @@ const (
 //
 // When ReportFiles returns nil, all events are stored, as durably as by
 // [webhooks.WebhookService.Publish]. When it returns an error that is not a
-// [*apierr.ValidationError], some may not be stored. Report again: no file is notified twice. The
-// deduplication key of a file is kept until a day after the file has expired.
+// [*apierr.ValidationError], some events may not be stored. Report again to be sure: no
+// notification is repeated. The deduplication key of a file is kept until a day after the file has
+// expired.
 func (s *AlertService) ReportFiles(ctx context.Context, account string, files []ExpiringFile) error {
 	if err := input.Account(account); err != nil {
 		return err
@@ -81,7 +82,8 @@ type dueFile struct {
 	dedupKey driver.DedupKey
 }
 
-// due validates a file and reports whether to notify about it now. Errors call the file name.
+// due validates a file and reports whether to notify about it now. Errors refer to the file as
+// name.
 func (s *AlertService) due(f *ExpiringFile, name string, now time.Time) (due dueFile, isDue bool, err error) {
 	if field, problem := f.check(); problem != "" {
 		return due, false, input.Invalid(name+field, problem)
@@ -115,7 +117,8 @@ func oneEvent(files []dueFile) int {
 	return len(files)
 }
 
-// unseen removes the files already notified from files, in place, and returns the rest.
+// unseen removes, in place, the files for which a notification was already published, and returns
+// the others.
 func (s *AlertService) unseen(ctx context.Context, account string, files []dueFile) ([]dueFile, error) {
 	fresh, err := s.store.UnseenKeys(ctx, account, dedupKeysOf(files))
 	if err != nil {

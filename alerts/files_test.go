@@ -170,7 +170,8 @@ func TestFiles_LongNames_EventsStayWithinSizeLimit(t *testing.T) {
 	box.wantFiles(t, "files that break a rule")
 }
 
-// If several callers report the same files concurrently, each file is notified once.
+// If several callers report the same files concurrently, only one notification is sent for each
+// file.
 func TestFiles_ReportedConcurrently_NotifyOnce(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
@@ -194,7 +195,8 @@ func TestFiles_ReportedConcurrently_NotifyOnce(t *testing.T) {
 	}
 }
 
-// The record of a notified file is deleted a day after the file has expired, and not before.
+// The record that users were notified about a file is deleted one day after the file expires, and
+// no earlier.
 func TestFiles_DayAfterExpiry_AreForgotten(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		box, file := newTeller(), expiring("file", time.Now().Add(20*time.Hour))

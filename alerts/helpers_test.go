@@ -82,7 +82,7 @@ func (s *teller) told() (list []string) {
 	return list
 }
 
-// wrote returns the number of updates that wrote since the last call.
+// wrote returns the number of updates since the last call that wrote something.
 func (s *teller) wrote() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,8 +33,8 @@ func EventTypes() []webhooks.EventType {
 }
 
 // Events declares the types in docs/spec.md, section 6, in its order, with their payload types in
-// this package. storageapi.NewHandler puts them before the host's own; a host that uses package
-// webhooks alone puts them into [webhooks.Config.Events].
+// this package. storageapi.NewHandler puts them before the host's own declarations; a host that
+// uses package webhooks alone puts them into [webhooks.Config.Events].
 func Events() []webhooks.EventDeclaration {
 	const period = "2026-11"
 	expires := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
@@ -239,7 +239,7 @@ func checkUsage(used, limit int64, period string) error {
 }
 
 func checkRatio(ratio float64) error {
-	if !(ratio >= 0 && ratio <= 1) { // rejects NaN, too
+	if !(ratio >= 0 && ratio <= 1) { // also rejects NaN
 		return input.Invalid("data.ratio", "must be from 0 to 1")
 	}
 	return nil

@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
 
-// The bodies that receivers get, in testdata: a change there breaks receivers.
+// testdata holds the bodies that receivers get. Changing them breaks receivers.
 func TestPayloads_Bodies_AreStable(t *testing.T) {
 	service := newService(t, memory.New(), testConfig{})
 	elsewhere := time.FixedZone("", 2*3600)
@@ -68,7 +68,7 @@ func TestPayloads_OtherTypes_Refused(t *testing.T) {
 	}
 }
 
-// The test has a WebhookService without the event types.
+// The WebhookService in this test does not declare the event types.
 func TestNew_EventsNotDeclared_Fails(t *testing.T) {
 	store := memory.New()
 	hooks, err := webhooks.New(store, webhooks.Config{})

@@ -16,8 +16,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A Metric names what an account's reports are about. It is also the [driver.AlertSeries] of
-// their state.
+// A Metric is the subject of an account's reports. It is also the name of the [driver.AlertSeries]
+// that holds their state.
 type Metric string
 
 // The metrics.
@@ -29,20 +29,20 @@ const (
 
 // ReportBalance reports an account's balance, as often as the host likes: a report that changes
 // nothing writes nothing. It notifies each webhook of the account that subscribes to balance.low,
-// even an inactive one, once when the balance is below the webhook's threshold. This is its
-// [webhooks.Webhook.Threshold], an [Amount], or else [Config.DefaultBalanceThreshold]. The
-// webhook is notified again only after a report at or above the threshold plus
-// [Config.BalanceHysteresis]. A webhook that is created or changed later is notified immediately
-// if the last reported balance is below its threshold, but at most once in five seconds.
+// even an inactive one, once when the balance is below the webhook's threshold. The threshold is
+// [webhooks.Webhook.Threshold], an [Amount], or else [Config.DefaultBalanceThreshold]. The webhook
+// is notified again only after a report at or above the threshold plus [Config.BalanceHysteresis].
+// A webhook that is created or changed later is notified immediately if the last reported balance
+// is below its threshold, but at most once in five seconds.
 //
 // When ReportBalance returns nil, the resulting events are stored, as durably as by
 // [webhooks.WebhookService.Publish]. When it returns an error that is not a
-// [*apierr.ValidationError], they may or may not be stored. Report again to be sure: nothing is
-// notified twice. Concurrent reports have the same effect as reports one after the other, in any
-// order.
+// [*apierr.ValidationError], they may or may not be stored. Report again to be sure: no
+// notification is repeated. Concurrent reports have the same effect as reports made one after the
+// other, in any order.
 //
-// A balance that causes no alert may be kept in memory. After a crash an earlier report, which
-// differs by at most a 64th, applies until the next report.
+// A balance that causes no alert may be kept in memory only. After a crash, an earlier reported
+// balance, which differs by at most 1/64, applies until the next report.
 func (s *AlertService) ReportBalance(ctx context.Context, account string, balance Amount) error {
 	return s.report(ctx, account, MetricBalance, func(step *driver.AlertStep) error {
 		return s.decideBalance(ctx, step, account, step.Due, s.policy.ReportBalance(step.State, step.Due, uint64(balance), func() []alerting.Subscriber { return balanceSubscribers(step) }))
@@ -58,13 +58,13 @@ func (s *AlertService) ReportBalance(ctx context.Context, account string, balanc
 //
 // The period is the host's name for the time span of the limit, 1 to 64 bytes without control
 // characters. A later period must sort after earlier ones, byte by byte, as "2026-11" does after
-// "2026-10": a report for an earlier period than the last changes nothing. A period that sorts
-// too high would suppress the events of later ones. Therefore it must have the same length as the
-// previous one and digits in the same places, until [AlertService.ForgetPeriod] is called; and a
-// month (2026-11) or a day (2026-11-30) must begin within 45 days from now. Otherwise
+// "2026-10": a report for a period before the latest one changes nothing. A period that sorts too
+// high would suppress the events of later periods. Therefore a period must have the same length as
+// the previous one and digits in the same places, until [AlertService.ForgetPeriod] is called; and
+// a month (2026-11) or a day (2026-11-30) must begin within 45 days from now. Otherwise
 // ReportBandwidth returns a [*apierr.ValidationError] for period, and changes nothing.
 //
-// Other errors, and concurrent reports, are as in [AlertService.ReportBalance].
+// Other errors and concurrent reports have the same effect as in [AlertService.ReportBalance].
 func (s *AlertService) ReportBandwidth(ctx context.Context, account string, usedBytes, limitBytes int64, period string) error {
 	return s.reportUsage(ctx, account, MetricBandwidth, usedBytes, limitBytes, period, func(level uint32) webhooks.Data {
 		if level == alerting.Reached {
@@ -111,8 +111,8 @@ func (s *AlertService) reportUsage(ctx context.Context, account string, metric M
 }
 
 // ForgetPeriod clears the reports of an account's [MetricBandwidth] or [MetricTransactions], for a
-// host that changes its period names. The next report may use any name, and notifies about all
-// levels reached by then, even about levels notified before.
+// host that changes its period names. The next report may use any name. It notifies about all
+// levels that the use has reached by then, including levels that were notified before.
 //
 // It returns a [*apierr.ValidationError] for another metric, and nil if there were no reports.
 // After any other error the reports may or may not be cleared: call it again.
@@ -126,7 +126,8 @@ func (s *AlertService) ForgetPeriod(ctx context.Context, account string, metric 
 	})
 }
 
-// report changes the alert state of a metric by change, in one transaction with its events.
+// report applies change to the alert state of a metric, in one transaction with the resulting
+// events.
 func (s *AlertService) report(ctx context.Context, account string, metric Metric, change func(*driver.AlertStep) error) error {
 	if err := input.Account(account); err != nil {
 		return err
@@ -148,8 +149,8 @@ func (s *AlertService) report(ctx context.Context, account string, metric Metric
 	return nil
 }
 
-// published observes a call of the store that began at begun, in the same way as the
-// WebhookService observes its own calls.
+// published observes a call to the store that began at begun, in the same way as the WebhookService
+// observes its own calls.
 func (s *AlertService) published(ctx context.Context, begun time.Time, account string, deliveries int, err error, events ...*webhooks.EncodedEvent) {
 	if err == nil && len(events) == 0 {
 		return
@@ -218,8 +219,8 @@ func (s *AlertService) webhookChanged(ctx context.Context, webhook webhooks.Webh
 	}
 }
 
-// reevaluate evaluates a series again that is due, in one transaction. Only balances depend on
-// webhooks; other series keep their state.
+// reevaluate evaluates a due series again, in one transaction. Only balances depend on webhooks;
+// other series keep their state.
 func (s *AlertService) reevaluate(ctx context.Context, due driver.AlertSeries) error {
 	return s.report(ctx, due.Account, Metric(due.Name), func(step *driver.AlertStep) error {
 		if due.Name != string(MetricBalance) {

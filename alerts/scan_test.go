@@ -27,7 +27,7 @@ type shelf struct {
 	asked  []string // cursors after which scans began
 	all    bool     // also yield files that expire late
 	looked int      // number of files yielded
-	breaks int      // index at which a scan fails once; 0: none
+	breaks int      // index at which a scan fails once; 0 means none
 	panics bool     // panic instead of returning an error
 }
 
@@ -142,7 +142,7 @@ func TestScan(t *testing.T) {
 	})
 }
 
-// An interrupted scan continues where it stopped, also in another process, and notifies about
+// An interrupted scan continues where it stopped, possibly in another process, and notifies about
 // each file once.
 func TestScan_Interrupted_ContinuesWhereItStopped(t *testing.T) {
 	for name, panics := range map[string]bool{"an error": false, "a panic": true} {
@@ -188,7 +188,7 @@ func TestScan_Interrupted_ContinuesWhereItStopped(t *testing.T) {
 	}
 }
 
-// After a failure of the source or the store, the scan is tried again soon.
+// After the source or the store fails, the scan is retried soon.
 func TestScan_Fails_IsRetriedSoon(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		soon := time.Now().Add(20 * time.Hour)
@@ -205,7 +205,7 @@ func TestScan_Fails_IsRetriedSoon(t *testing.T) {
 	})
 }
 
-// One of several processes scans at a time. If it is killed, another one continues a minute
+// Only one of several processes scans at a time. If it is killed, another one continues a minute
 // later.
 func TestScan_SeveralProcesses_OneScansAtATime(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
@@ -285,8 +285,8 @@ func TestScan_ClaimConflictIsReportedLate_OneScans(t *testing.T) {
 	})
 }
 
-// The test has a Config.Files that ends its goroutine or hangs. Run returns a second later, and
-// later scans are made.
+// If Config.Files ends its goroutine or hangs, Run still returns a second after its context is
+// done, and later scans are made.
 func TestScan_FilesHangsOrExits_RunReturns(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		var calls atomic.Int64

@@ -33,8 +33,9 @@ const (
 )
 
 // New returns an AlertService that publishes through hooks and keeps its state in store, which must
-// be the store of hooks. The Config of hooks must declare [Events], except for [Config.HideEvents].
-// New starts nothing: see [AlertService.Run]. The error names the invalid field of config.
+// be the store of hooks. The Config of hooks must declare all of [Events] except the types in
+// [Config.HideEvents]. New starts nothing: see [AlertService.Run]. The error names the invalid
+// field of config.
 func New(store driver.AlertStore, hooks *webhooks.WebhookService, config Config) (*AlertService, error) {
 	if store == nil || hooks == nil {
 		return nil, errors.New("alerts: nil Store or WebhookService")

@@ -142,7 +142,8 @@ func (s spied) UpdateAlert(ctx context.Context, account string, series string, c
 	return deliveries, err
 }
 
-// A subject is compared with a spec. Its services share a store, as the nodes of a cluster do.
+// A subject is the system that is compared with a spec. Its services share a store, as the nodes of
+// a cluster do.
 type subject struct {
 	store    store.Store
 	services []*service

@@ -106,8 +106,8 @@ func TestUsage_ManyReports_WriteOnlyAlerts(t *testing.T) {
 	}
 }
 
-// A period is refused, and changes nothing, if its form differs from the previous periods' or if
-// it is a month or day too far ahead.
+// A period is refused if its form differs from that of the previous periods, or if it is a month or
+// day too far ahead. A refused report changes nothing.
 func TestPeriod_OtherFormOrFarAhead_IsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		kept, odd, next string

@@ -1,13 +1,13 @@
-// Package apierr has the errors that the services of API keys and webhooks have in common. Methods
-// wrap them: use [errors.Is] and [errors.As].
+// Package apierr defines the errors that the key service and the webhook service have in common.
+// Methods wrap them: use [errors.Is] and [errors.As].
 //
 //	key, err := api.Keys.Get(ctx, account, keyID)
 //	if errors.Is(err, apierr.ErrNotFound) {
 //		// the account has no key with this ID
 //	}
 //
-// Errors of one service only are in its package, and errors about the caller's credential in
-// package auth.
+// Errors that belong to only one service are in its package. Errors about the caller's credential
+// are in package auth.
 package apierr
 
 import (
@@ -16,32 +16,32 @@ import (
 )
 
 // ErrNotFound means that the account has no key, webhook, event, delivery or recovery with the
-// given ID, or that no key has the given hash. Resources of other accounts are not found either.
+// given ID, or that no key has the given hash. Objects in other accounts count as not found.
 var ErrNotFound = errors.New("not found")
 
-// ErrExists is returned by a store if the ID of the new key, webhook or recovery is in use, or
-// the hash of the key, or the deduplication key of the event. IDs and tokens are random, so only
-// imported keys collide in practice.
+// ErrExists is returned by a store if the ID of a new key, webhook or recovery, the hash of a new
+// key, or the deduplication key of a new event is already in use. IDs and tokens are random, so in
+// practice only imported keys collide.
 var ErrExists = errors.New("exists already")
 
 // ErrLimit means that the account has the maximum number of keys or webhooks. The services return
 // it in a [*LimitError].
 var ErrLimit = errors.New("limit reached")
 
-// ErrIdempotencyKeys is returned for a creation with an idempotency key if the account has used the
-// maximum number of idempotency keys in the last 24 hours.
+// ErrIdempotencyKeys is returned by a creation with an idempotency key if the account has already
+// used the maximum number of idempotency keys in the last 24 hours.
 var ErrIdempotencyKeys = errors.New("too many idempotency keys in use")
 
-// ErrIdempotencyMismatch is returned for a creation if the account has used its idempotency key
-// before, with other parameters.
+// ErrIdempotencyMismatch is returned by a creation if the account has already used the idempotency
+// key with other parameters.
 var ErrIdempotencyMismatch = errors.New("idempotency key was used for another request")
 
-// ErrCreatedThenDeleted is returned for a creation if an earlier call with the same idempotency key
+// ErrCreatedThenDeleted is returned by a creation if an earlier call with the same idempotency key
 // created a key or webhook that has since been deleted.
 var ErrCreatedThenDeleted = errors.New("the object created with this idempotency key has been deleted")
 
-// A ValidationError names an invalid input field and gives the rule for it. Its text is for the
-// person who sent the input, and contains no secret.
+// A ValidationError names an invalid input field and states the rule that it breaks. Its text is
+// meant for the person who sent the input and contains no secret.
 type ValidationError struct {
 	Field  string // the JSON name, such as "expiresAt"
 	Reason string // the rule, such as "must be in the future"
@@ -50,16 +50,16 @@ type ValidationError struct {
 // Error returns the field and the reason.
 func (e *ValidationError) Error() string { return e.Field + " " + e.Reason }
 
-// A LimitError reports that the account has too many keys or webhooks for this caller to create
+// A LimitError means that the account has too many keys or webhooks for this caller to create
 // another. It wraps [ErrLimit].
 type LimitError struct {
 	Resource string // "API keys" or "webhooks"
 
-	// Limit is the number of keys or webhooks at which this caller can create no more: MaxPerAccount
-	// in the service's Config, or half of it if Limited.
+	// Limit is the number of keys or webhooks at which this caller can create no more. It is
+	// MaxPerAccount in the service's Config, or half of that if Limited is true.
 	Limit int
 
-	// Limited is the caller's auth.Credential.Limited.
+	// Limited is the value of auth.Credential.Limited for the caller.
 	Limited bool
 }
 

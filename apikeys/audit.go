@@ -13,9 +13,9 @@ import (
 	"github.com/storageapi/storageapi/internal/listed"
 )
 
-// entry returns a new audit entry about an action on a key, with the key's current name. IDs
-// ascend in the order of the calls, so call entry within the store's step where the order
-// matters.
+// entry returns a new audit entry for an action on a key, with the key's current name. Each call
+// returns a higher ID than the previous one, so where the order matters, call entry within the
+// store's transaction.
 func (s *KeyService) entry(ctx context.Context, action audit.Action, key *Key) audit.Entry {
 	n := audit.Of(ctx, key.Account, action, audit.Target{Kind: audit.TargetKey, ID: key.ID, Name: key.Name, Hint: key.Hint})
 	n.At = s.now().UTC().Truncate(time.Millisecond)
@@ -49,12 +49,12 @@ func ExpiryLeads() []time.Duration { return []time.Duration{14 * day, 3 * day} }
 
 const day = 24 * time.Hour
 
-// AddExpiring stores an [audit.KeyExpiring] entry for each key, in any account, that expires
-// within [ExpiryLeads]. add is a store's AddAuditEntries. The entry is for the shortest lead that
-// has begun; a key created after that lead began gets none. The entry's ID derives from key,
-// expiry and lead, so the store keeps it once, and a changed expiry produces a new entry.
-// storageapi.Handler.Run calls AddExpiring every hour if Config.Notify is set. After an error
-// some entries may be stored; call it again.
+// AddExpiring stores an [audit.KeyExpiring] entry for each key, in any account, that expires within
+// one of the [ExpiryLeads]. It passes the entries to add, which is a store's AddAuditEntries. The
+// entry is for the shortest lead that has begun; a key created after that lead began gets none. The
+// entry's ID is derived from key, expiry and lead, so the store keeps only one such entry, and a
+// changed expiry produces a new one. storageapi.Handler.Run calls AddExpiring every hour if
+// Config.Notify is set. After an error some entries may be stored; call it again.
 func (s *KeyService) AddExpiring(ctx context.Context, add func(context.Context, []audit.Entry) (int, error)) error {
 	now := s.now()
 	var batch []audit.Entry
@@ -81,7 +81,7 @@ func (s *KeyService) AddExpiring(ctx context.Context, add func(context.Context, 
 	return nil
 }
 
-// expiring returns the audit entry for a key that is about to expire, or the zero Entry.
+// expiring returns the audit entry for a key that expires soon, or else the zero Entry.
 func (s *KeyService) expiring(key *Key, now time.Time) audit.Entry {
 	var lead time.Duration
 	for _, l := range ExpiryLeads() {

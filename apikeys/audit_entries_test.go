@@ -15,8 +15,8 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// A key gets an audit entry 14 days and 3 days before it expires, once each, even if several
-// services look for expiring keys repeatedly. It gets none for a lead that began before it was
+// A key gets one audit entry 14 days before it expires and one 3 days before, even if several
+// services repeatedly look for expiring keys. It gets none for a lead that began before the key was
 // created.
 func TestExpiringKeys_EachLead_GetOneAuditEntry(t *testing.T) {
 	store, clock := memory.New(), testclock.At(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// BenchmarkVerify measures Verify without a disk. Package bolt measures it with a disk.
+// BenchmarkVerify measures Verify with a memory store. Package bolt measures it with a disk.
 func BenchmarkVerify(b *testing.B) {
 	service := newService(b, memory.New(), apikeys.Config{})
 	_, token := create(b, service, time.Time{})

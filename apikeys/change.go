@@ -37,17 +37,17 @@ func (s *KeyService) Update(ctx context.Context, account, keyID string, params U
 
 // RotateParams are the parameters of a rotation.
 type RotateParams struct {
-	// Grace is how long the previous token stays valid: 0 or more, to the
-	// millisecond, and never past the key's own expiry.
+	// Grace is how long the previous token stays valid, to the millisecond. It must not be
+	// negative. The token never outlives the key's own expiry.
 	Grace time.Duration
 
 	If Condition
 }
 
-// Rotate gives the account's key a new token and returns it, or [apierr.ErrNotFound]. The current
-// token stays valid for the grace period. The previous token of an earlier rotation expires now,
-// so a key has at most two. Scopes and expiry stay unchanged. A request verified concurrently
-// sees the key either before or after the rotation.
+// Rotate gives the account's key a new token and returns both, or [apierr.ErrNotFound]. The current
+// token stays valid for the grace period. If an earlier rotation left a previous token, that token
+// expires now, so a key has at most two. Scopes and expiry stay unchanged. A request verified
+// concurrently sees the key either before or after the rotation.
 func (s *KeyService) Rotate(ctx context.Context, account, keyID string, params RotateParams) (Key, Token, error) {
 	if params.Grace < 0 {
 		return Key{}, Token{}, input.Invalid("Grace", "must not be negative")
@@ -70,8 +70,8 @@ func (s *KeyService) Rotate(ctx context.Context, account, keyID string, params R
 // DeleteParams are the parameters of a deletion.
 type DeleteParams struct{ If Condition }
 
-// Delete removes the account's key with the given ID, or returns [apierr.ErrNotFound]. Once
-// it has returned nil, all requests with the key are refused.
+// Delete removes the account's key with the given ID, or returns [apierr.ErrNotFound]. Once Delete
+// has returned nil, all requests with the key are refused.
 func (s *KeyService) Delete(ctx context.Context, account, keyID string, params DeleteParams) error {
 	var entry audit.Entry
 	err := errChanged

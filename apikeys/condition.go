@@ -11,14 +11,14 @@ import (
 	"github.com/storageapi/storageapi/internal/listed"
 )
 
-// A Condition decides whether a key may change from before to after. before is the zero Key for a
-// creation, after is the zero Key for a deletion. If it returns an error, nothing changes, and
-// the caller gets that error, wrapped. A nil Condition allows every change. Use it for
-// authorization and for compare-and-swap.
+// A Condition decides whether a key may change from before to after. For a creation, before is the
+// zero Key; for a deletion, after is the zero Key. If it returns an error, nothing changes, and the
+// caller gets that error, wrapped. A nil Condition allows every change. Use it for authorization
+// and for compare-and-swap.
 //
-// It runs after the parameters are validated and outside the store's transaction, so it may be
-// slow and may call the service. If the key changes concurrently, it is called again with the new
-// state.
+// The service calls it after validating the parameters and outside the store's transaction, so it
+// may be slow and may call the service. If the key changes concurrently, the service calls the
+// Condition again with the new state.
 type Condition func(before, after Key) error
 
 func (c Condition) ask(before, after Key) error {
@@ -31,7 +31,7 @@ func (c Condition) ask(before, after Key) error {
 // errChanged means that the key has changed since the condition was called.
 var errChanged = errors.New("the API key was changed concurrently")
 
-// change changes a key by apply if the condition holds, and returns the changed key.
+// change applies a change to a key if the condition allows it, and returns the changed key.
 func (s *KeyService) change(ctx context.Context, account, keyID string, condition Condition, apply func(*Key)) (Key, error) {
 	before := s.uses.unwritten()
 	var stored audit.Entry
@@ -64,10 +64,10 @@ func (s *KeyService) change(ctx context.Context, account, keyID string, conditio
 	}
 }
 
-// ask calls the condition for a change of a key by apply, and returns its error. It does so
-// before the store's transaction, where a slow condition would block other writers. The
-// transaction must call check, unless it is nil: check returns errChanged if the key has changed
-// since.
+// ask calls the condition with the key as it is and as apply would change it, and returns the
+// condition's error. It runs before the store's transaction, where a slow condition would block
+// other writers. If check is not nil, the transaction must call it: check returns errChanged if the
+// key has changed since.
 func (s *KeyService) ask(ctx context.Context, account, keyID string, condition Condition, apply func(*Key)) (check func(Key) error, err error) {
 	if !input.ID(keyID) {
 		return nil, apierr.ErrNotFound
@@ -80,7 +80,7 @@ func (s *KeyService) ask(ctx context.Context, account, keyID string, condition C
 		return nil, err
 	}
 	asked := found
-	asked.Scopes = s.scopes.Resolve(found.Scopes) // so that the caller's scopes can cover them
+	asked.Scopes = s.scopes.Resolve(found.Scopes) // conditions check these scopes
 	after := asked
 	apply(&after)
 	if err := condition(asked, after); err != nil {

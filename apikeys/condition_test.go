@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 )
 
-// A condition is called with the key before and after the change. If it fails, the key stays
-// unchanged. It is called after validation, and not for a missing key.
+// A condition receives the key before and after the change. If the condition fails, the key stays
+// unchanged. Conditions are called after validation, and not for a key that does not exist.
 func TestCondition_ReceivesOldAndNewKey(t *testing.T) {
 	service, _ := newClocked(t)
 	key, _ := create(t, service, time.Time{})
@@ -67,8 +67,8 @@ func TestCondition_ReceivesOldAndNewKey(t *testing.T) {
 	}
 }
 
-// If the key changes after the condition was called, the condition is called again. It may call
-// the service.
+// If the key changes while a condition is running, the service calls the condition again. A
+// condition may call the service.
 func TestCondition_KeyChangesMeanwhile_IsCalledAgain(t *testing.T) {
 	service, _ := newClocked(t)
 	key, _ := create(t, service, time.Time{})
@@ -94,7 +94,7 @@ func TestCondition_KeyChangesMeanwhile_IsCalledAgain(t *testing.T) {
 	}
 }
 
-// For a repeated creation the condition is called with the existing key.
+// When a creation is repeated, the condition receives the existing key.
 func TestCondition_RepeatedCreate_SeesExistingKey(t *testing.T) {
 	service, _ := newClocked(t)
 	no := errors.New("no")

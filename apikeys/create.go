@@ -30,19 +30,19 @@ type CreateParams struct {
 	// and before the year 10000 in UTC. Zero means never.
 	ExpiresAt time.Time
 
-	// IdempotencyKey makes it safe to repeat Create for 24 hours: 1 to 128 visible
-	// ASCII characters, unique to this creation within the account.
-	// If empty, each call creates a key.
+	// IdempotencyKey makes it safe to repeat Create for 24 hours. It is 1 to 128 visible ASCII
+	// characters and unique to this creation within the account. If empty, each call creates a key.
 	IdempotencyKey string
 
-	// First makes Create return [ErrNotFirst] if the account has any key, even an expired one. Set
-	// it where the call may be repeated, such as at each start of the host or for a sign-up sent
-	// twice. Of several concurrent calls, even on several nodes, only one creates a key.
+	// First makes Create return [ErrNotFirst] if the account already has a key, even an expired
+	// one. Set it where the call may be repeated, such as at each start of the host or when a
+	// sign-up form is sent twice. If several calls run concurrently, even on several nodes, only
+	// one of them creates a key.
 	First bool
 
 	// By is the credential of the request, see [KeyService.Credential]. If its key is deleted or
 	// rotated before the new key is stored, Create stores nothing and returns
-	// [auth.ErrCredentialChanged]. If zero, the host itself creates the key.
+	// [auth.ErrCredentialChanged]. A zero By means that the host itself creates the key.
 	By auth.Credential
 
 	// If is called before the key is stored. If an earlier call with the same
@@ -54,16 +54,16 @@ type CreateParams struct {
 // retrieved later. An account is any string of 1 to 128 bytes of UTF-8 without control
 // characters. params.If decides whether the caller may create the key.
 //
-// Create returns [apierr.ErrLimit], in a [*apierr.LimitError], if the account has
-// [Config.MaxPerAccount] keys, or half of that if params.By is limited. It returns [ErrNotFirst]
-// if params.First is set and the account has a key. It returns [apierr.ErrIdempotencyKeys] if the
+// Create returns [apierr.ErrLimit], in a [*apierr.LimitError], if the account already has
+// [Config.MaxPerAccount] keys, or half as many if params.By is limited. It returns [ErrNotFirst] if
+// params.First is set and the account has a key. It returns [apierr.ErrIdempotencyKeys] if the
 // account has used too many idempotency keys in 24 hours: 10 times MaxPerAccount, 20 times if the
 // host creates the key, 5 times if params.By is limited.
 //
-// If the account has used params.IdempotencyKey before, Create creates nothing. For the same
-// params it returns the original key in its current state, with the zero Token, or
-// [apierr.ErrCreatedThenDeleted] if that key was deleted. For other params it returns
-// [apierr.ErrIdempotencyMismatch]. Of several concurrent calls, one creates the key.
+// If params.IdempotencyKey was used before in the account, Create creates nothing. If the params
+// are the same, it returns the original key in its current state, with the zero Token, or
+// [apierr.ErrCreatedThenDeleted] if that key was deleted. If they differ, it returns
+// [apierr.ErrIdempotencyMismatch]. If several such calls run concurrently, only one creates a key.
 func (s *KeyService) Create(ctx context.Context, account string, params CreateParams) (Key, Token, error) {
 	now := s.now().UTC().Truncate(time.Millisecond)
 	if err := input.Account(account); err != nil {
@@ -129,8 +129,8 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	return key, token, nil
 }
 
-// creator returns the creator of a new key: the key of by if it has one, otherwise the actor of
-// ctx.
+// creator returns the creator of a new key: the key that by identifies, or the actor of ctx if by
+// is zero.
 func creator(ctx context.Context, by auth.Credential) audit.Actor {
 	if !by.IsZero() {
 		return audit.Actor{Kind: audit.ActorKey, ID: by.KeyID}
@@ -153,8 +153,8 @@ func (s *KeyService) replay(ctx context.Context, account string, before *driver.
 	return s.shown(key, uses), err
 }
 
-// Validate returns all errors that Create would return for params, at most one per field, so that
-// forms can show them together. Create returns the first of them.
+// Validate returns all validation errors that params would cause in Create, at most one per field,
+// so that a form can show them together. Create returns only the first of them.
 func (s *KeyService) Validate(params CreateParams) (wrong []*apierr.ValidationError) {
 	return s.validate(&params, s.now())
 }
@@ -187,7 +187,7 @@ func (s *KeyService) validate(p *CreateParams, now time.Time) (wrong []*apierr.V
 	return wrong
 }
 
-// checkExpiry validates an expiry, which is stored to the millisecond.
+// checkExpiry validates an expiry. Expiries are stored to the millisecond.
 func checkExpiry(at, now time.Time) error {
 	switch {
 	case at.IsZero():

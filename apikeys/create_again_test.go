@@ -132,8 +132,8 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 }
 
-// Of several concurrent calls with the same request, one creates a key, even if only one more key
-// is allowed.
+// If several calls run concurrently with the same request, one of them creates a key and none
+// exceeds the limit, even if only one more key is allowed.
 func TestCreate_Concurrent_CreatesOne(t *testing.T) {
 	service := newService(t, memory.New(), apikeys.Config{MaxPerAccount: 1})
 	params := apikeys.CreateParams{Name: "a", Scopes: readFiles, IdempotencyKey: "request"}

@@ -53,7 +53,7 @@ func TestCreate_InvalidInput_ReturnsError(t *testing.T) {
 		name    string
 		scopes  scopes.Set
 		expires time.Time
-		field   string // "" if the params are valid
+		field   string // "" means that the params are valid
 	}{
 		{"the least", "a", "x", readFiles, never, ""},
 		{"everything", account, anyName, scopes.All(), far, ""},
@@ -164,7 +164,7 @@ func TestListIsNewestFirst(t *testing.T) {
 	}
 }
 
-// Keys of another account can be neither seen nor changed, and look as if they did not exist.
+// Callers cannot see or change keys of another account: the service treats such keys as missing.
 func TestAccountsAreIsolated(t *testing.T) {
 	service, _ := newClocked(t)
 	key, token := create(t, service, time.Time{})
@@ -182,8 +182,8 @@ func TestAccountsAreIsolated(t *testing.T) {
 	accepted(t, service, token.Reveal())
 }
 
-// TestFirst checks that of many concurrent starts one creates the account's first key, and later
-// starts create none.
+// TestFirst checks that many concurrent starts together create one first key for the account, and
+// that later starts create none.
 func TestFirst(t *testing.T) {
 	service, clock := newClocked(t)
 	first := apikeys.CreateParams{Name: "first", Scopes: readFiles, ExpiresAt: clock.Now().Add(time.Hour), First: true}

@@ -7,21 +7,21 @@
 //
 // # Issuing
 //
-// [KeyService.Create] returns the new key together with its [Token], the value
-// of the Api-Key header. The token is shown once: only its SHA-256 is stored.
-// The host creates the first key of an account with Create, in Go.
+// [KeyService.Create] returns the new key together with its [Token], which clients send in the
+// Api-Key header. The token is shown only once, because the store keeps only its SHA-256. The host
+// creates the first key of an account by calling Create in Go.
 //
 // An account may have up to [Config.MaxPerAccount] keys. CreateParams.IdempotencyKey makes
 // it safe to repeat a creation.
 //
 // # Changing
 //
-// [KeyService.Rotate] gives a key a new token. The previous token stays valid for a grace
-// period and has its own last-used time, so that the owner sees when no program uses it.
+// [KeyService.Rotate] gives a key a new token. The previous token stays valid for a grace period
+// and has its own last-used time, which shows the owner when programs have stopped using it.
 // [KeyService.Update] renames a key, [KeyService.Delete] removes it.
 //
-// The parameters of these methods and of Create have a field If, a [Condition]. It checks the
-// caller's authority and implements compare-and-swap.
+// The parameters of these methods and of Create have a field If, a [Condition]. Use it to check the
+// caller's authority and for compare-and-swap.
 //
 // # Listing
 //
@@ -30,14 +30,14 @@
 //
 // # Verifying
 //
-// [KeyService.Verify] reads the key's record on every call, so deleting, rotating or
-// expiring a key takes effect at once. It never writes. Last-used times are kept in
-// memory and written in the background; [KeyService.Close] writes the rest.
+// [KeyService.Verify] reads the key's record on every call, so deleting or rotating a key takes
+// effect at once. It never writes. Last-used times are kept in memory and written in the
+// background; [KeyService.Close] writes the remaining ones.
 //
 // # Importing
 //
-// [KeyService.Import] adds another system's keys by their digests. A [Legacy] describes the
-// format of their values. docs/migration.md is a guide.
+// [KeyService.Import] adds keys from another system, given their digests. A [Legacy] describes the
+// format of the keys' values. docs/migration.md is a guide.
 //
 // # Errors
 //

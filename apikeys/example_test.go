@@ -33,11 +33,11 @@ func Example() {
 	text := token.Reveal()
 	fmt.Println(strings.HasPrefix(text, "sak_"), len(text), token)
 
-	// Every request is verified like this; an auth.Authenticator does it.
+	// A server verifies every request like this. An auth.Authenticator does it for you.
 	caller, err := keys.Verify(ctx, text)
 	fmt.Println(caller.Account, caller.Scopes, err)
 
-	// A deleted key is dead at once.
+	// A deleted key stops working at once.
 	if err := keys.Delete(ctx, "acct_1", key.ID, apikeys.DeleteParams{}); err != nil {
 		panic(err)
 	}

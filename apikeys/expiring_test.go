@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// The test also covers a zero from, which means the current time.
+// A zero from means the current time.
 func TestAllExpiring_SelectsByExpiry(t *testing.T) {
 	service, clock := newClocked(t)
 	all := make(map[string]string)
@@ -47,7 +47,7 @@ func TestAllExpiring_SelectsByExpiry(t *testing.T) {
 	}
 }
 
-// The test also stops early.
+// The loop may also stop early.
 func TestAllExpiring_ReadFails_YieldsOneError(t *testing.T) {
 	service, _ := newClocked(t)
 	for i := range 101 { // more than a page

@@ -13,7 +13,8 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// For any header value, Verify does not panic, and accepts only the exact token of a live key.
+// Whatever the header contains, Verify does not panic, and it accepts only the exact token of a
+// valid key.
 func FuzzVerify(f *testing.F) {
 	store := newSpy()
 	service := newService(f, store, apikeys.Config{})
@@ -40,7 +41,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// isForged reports whether text has the form of a token and the right checksum.
+// isForged reports whether text has the format of a token and the right checksum.
 func isForged(text string) bool {
 	if len(text) < 40 || len(text) > 55 {
 		return false
@@ -50,8 +51,8 @@ func isForged(text string) bool {
 	return strings.Trim(random, base62) == "" && text == forge(text[:split], random)
 }
 
-// FuzzDigest checks that a digest is either accepted in a documented form or refused with its
-// field, and that it never works as a value itself.
+// FuzzDigest checks that each digest is either accepted because it has a documented form, or
+// refused with an error that names the field. No digest may work as a key value.
 func FuzzDigest(f *testing.F) {
 	for _, seed := range []string{
 		"", sum("a"), hex.EncodeToString([]byte(sum("a"))), base64.StdEncoding.EncodeToString([]byte(sum("a"))), base64.RawURLEncoding.EncodeToString([]byte(sum("b"))),

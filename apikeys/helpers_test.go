@@ -28,14 +28,14 @@ var (
 	byValue   = cmpopts.EquateComparable(scopes.Set{})
 )
 
-// A spy is a store that records calls.
+// A spy is a store that records the calls to it.
 type spy struct {
 	driver.KeyStore
 
 	mu     sync.Mutex
-	reads  int               // calls of KeyByHash
-	writes int               // calls that change something, except RecordKeyUse
-	uses   [][]driver.KeyUse // successful calls of RecordKeyUse
+	reads  int               // calls to KeyByHash
+	writes int               // calls that change data, except RecordKeyUse
+	uses   [][]driver.KeyUse // successful calls to RecordKeyUse
 	refuse error             // error that RecordKeyUse returns
 }
 
@@ -84,7 +84,7 @@ func (s *spy) fail(err error) {
 	s.refuse = err
 }
 
-// recorded returns the calls of RecordKeyUse so far.
+// recorded returns the arguments of the successful calls to RecordKeyUse so far.
 func (s *spy) recorded() [][]driver.KeyUse {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func newService(tb testing.TB, store driver.KeyStore, config apikeys.Config) *ap
 	return service
 }
 
-// newClocked returns a service with a memory store and a clock set to noon.
+// newClocked returns a service that uses a memory store, and its clock, which is set to noon.
 func newClocked(tb testing.TB) (*apikeys.KeyService, *testclock.Clock) {
 	tb.Helper()
 	c := testclock.At(noon)
@@ -147,8 +147,8 @@ func accepted(tb testing.TB, s *apikeys.KeyService, token string) auth.Principal
 	return p
 }
 
-// refused fails the test unless the token is refused with the same error as any other invalid
-// token.
+// refused fails the test unless the token is refused with the same error text as every other
+// invalid token.
 func refused(tb testing.TB, s *apikeys.KeyService, token string) {
 	tb.Helper()
 	p, err := s.Verify(tb.Context(), token)
@@ -159,7 +159,7 @@ func refused(tb testing.TB, s *apikeys.KeyService, token string) {
 
 const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// forge returns a token with a correct checksum, made by the documented format.
+// forge builds a token with a correct checksum from the documented format.
 func forge(prefix, random string) string { return summed(prefix + "_" + random) }
 
 // summed returns text with its checksum appended: the CRC-32 of text as six base62 digits, most

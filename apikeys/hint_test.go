@@ -15,7 +15,7 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// A hint ends with the last random characters of the value, and contains nothing of its checksum.
+// A hint ends with the last random characters of the value and contains none of its checksum.
 func TestHint(t *testing.T) {
 	for _, prefix := range []string{"sak", "live_sak", "abcdefghijklmnop"} {
 		service := newService(t, memory.New(), apikeys.Config{Prefix: prefix})
@@ -124,8 +124,8 @@ func get(t *testing.T, service *apikeys.KeyService, id string) apikeys.Key {
 	return key
 }
 
-// The creator of a key is the calling key, or else the actor of the context. The creator of an
-// imported key is not known.
+// The creator of a key is the key that made the request, or else the actor of the context. The
+// creator of an imported key is unknown.
 func TestCreatedBy(t *testing.T) {
 	service, _ := newImporter(t, memory.New())
 	person := audit.Actor{Kind: audit.ActorPerson, ID: "ann"}
@@ -149,7 +149,7 @@ func TestCreatedBy(t *testing.T) {
 	}
 }
 
-// The test also counts keys created by the host. The host and an unlimited key can create keys up
+// Keys created by the host count toward the limit. The host and an unlimited key can create keys up
 // to the full limit.
 func TestCreate_LimitedKey_CreatesUpToHalf(t *testing.T) {
 	expires := noon.Add(time.Hour)

@@ -19,10 +19,10 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// importers is the number of concurrent imports, which share commits.
+// importers is the number of keys that Import adds concurrently, so that they share commits.
 const importers = 512
 
-// An ImportedKey is another system's key, known only by its digest. It prints,
+// An ImportedKey is a key from another system, of which only the digest is known. It prints,
 // marshals and logs as "[redacted]".
 type ImportedKey struct {
 	redacted
@@ -30,9 +30,9 @@ type ImportedKey struct {
 	// Kind names the [Legacy] in [Config.Legacy] that describes the format of the value.
 	Kind string
 
-	// Digest is the digest of the whole value, as the other system stores it: 32 raw bytes,
-	// hex, or base64 in either alphabet, padded or not. Digests by bcrypt, argon2, scrypt and
-	// PBKDF2 are refused because they are salted and cannot be looked up. MD5 is refused too.
+	// Digest is the digest of the whole value, as the other system stores it: 32 raw bytes, hex, or
+	// base64 in either alphabet, padded or not. Import refuses bcrypt, argon2, scrypt and PBKDF2
+	// digests because they are salted and cannot be looked up, and also MD5.
 	Digest string
 
 	Name   string     // as in CreateParams
@@ -41,32 +41,33 @@ type ImportedKey struct {
 	// ExpiresAt is when the key expires, in the future; zero means never.
 	ExpiresAt time.Time
 
-	// CreatedAt is when the key was created. Zero means unknown: the key then shows the time of the
-	// import, and is listed last. Repeated imports must pass the same value, because the key's ID
-	// depends on it.
+	// CreatedAt is when the key was created. If zero, the time is unknown: the key then shows the
+	// time of the import and is listed last. Pass the same value in repeated imports, because the
+	// key's ID depends on it.
 	CreatedAt time.Time
 }
 
 // An ImportResult is the outcome of importing an [ImportedKey].
 type ImportResult struct {
 	KeyID   string // empty if Err is not nil
-	Existed bool   // the key was already imported and stays unchanged, even if rotated since
+	Existed bool   // the key had already been imported; it stays unchanged, even if rotated since
 
-	// Err is why the key was not imported: a [*apierr.ValidationError] that names the field, an error
-	// that wraps [apierr.ErrExists] if another account has a key with the digest, or another failure.
-	// After another failure the key may have been imported; import it again to be sure.
+	// Err is the reason the import failed: a [*apierr.ValidationError] that names the field, an
+	// error that wraps [apierr.ErrExists] if another account has a key with the digest, or any
+	// other error. In the last case the key may have been imported anyway; import it again to be
+	// sure.
 	Err error
 }
 
-// Import adds another system's keys to the account and returns their results in the same order.
-// It may be repeated, after a failure or with more keys: a key's ID derives from its digest and
+// Import adds keys from another system to the account and returns their results in the same order.
+// It may be repeated, after an error or with more keys: a key's ID is derived from its digest and
 // CreatedAt, so no key is added twice. A key deleted between two imports is added again, so leave
 // out revoked keys. [Config.MaxPerAccount] does not apply. If ctx ends, the remaining keys fail
 // with its error.
 //
-// Verify then accepts the values of imported keys. [KeyService.Rotate] replaces such a value by
-// one in this package's format. [KeyService.Imported] counts the keys that still have an imported
-// value.
+// After the import, Verify accepts the values of the keys. [KeyService.Rotate] replaces such a
+// value with a token in this package's format. [KeyService.Imported] counts the keys that still
+// have an imported value.
 func (s *KeyService) Import(ctx context.Context, account string, keys []ImportedKey) []ImportResult {
 	results := make([]ImportResult, len(keys))
 	next := make(chan int)
@@ -115,7 +116,7 @@ func (s *KeyService) importKey(ctx context.Context, account string, imported *Im
 	}
 }
 
-// imported returns the Key to store for k.
+// imported returns the Key to store for k, or an error if k is invalid.
 func (s *KeyService) imported(account string, k *ImportedKey) (Key, error) {
 	now := s.now().UTC().Truncate(time.Millisecond)
 	if err := input.Account(account); err != nil {
@@ -147,9 +148,9 @@ func (s *KeyService) imported(account string, k *ImportedKey) (Key, error) {
 	}, nil
 }
 
-// importedID returns the ID of an imported key, which does not depend on the time of the import.
-// created is zero if unknown. Other keys have random IDs, so the ID also shows whether a key was
-// imported.
+// importedID returns the ID of an imported key, which does not depend on the time of the import. A
+// zero created means that the creation time is unknown. Other keys have random IDs, so the ID also
+// shows whether a key was imported.
 func importedID(hash driver.Hash, created time.Time) string {
 	sum := sha256.Sum256(append([]byte("storageapi imported id\x00"), hash.Sum[:]...))
 	return id.Derived(id.Key, created, sum[:])
@@ -161,10 +162,10 @@ var slowDigests = map[string]string{
 	"$pbkdf2": "PBKDF2", "pbkdf2": "PBKDF2",
 }
 
-// parseDigest returns the 32 bytes of a digest.
+// parseDigest decodes a digest in any of the accepted forms to its 32 bytes.
 func parseDigest(text string) (sum [sha256.Size]byte, err error) {
 	if len(text) == sha256.Size {
-		if !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) { // random bytes are all printable once in 10¹³
+		if !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) { // all 32 random bytes are printable once in 10¹³ digests
 			return sum, input.Invalid("Digest", "must be a digest of 32 bytes, not 32 printable characters such as an MD5 digest in hex")
 		}
 		return [sha256.Size]byte([]byte(text)), nil
@@ -175,7 +176,7 @@ func parseDigest(text string) (sum [sha256.Size]byte, err error) {
 		}
 	}
 	decoded, err := hex.DecodeString(text)
-	if err != nil && !strings.ContainsAny(text, "\r\n") { // the base64 decoder skips line ends
+	if err != nil && !strings.ContainsAny(text, "\r\n") { // the base64 decoder would skip line ends
 		unpadded := strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimSuffix(text, "="))
 		decoded, err = base64.RawStdEncoding.Strict().DecodeString(unpadded)
 	}
@@ -188,13 +189,13 @@ func parseDigest(text string) (sum [sha256.Size]byte, err error) {
 // ImportStats are statistics about the imported keys of an account.
 type ImportStats struct {
 	Keys       int       // keys that still have their imported value
-	Used       int       // number of Keys used since the import
+	Used       int       // how many of these keys were used since the import
 	LastUsedAt time.Time // when an imported value was last used; zero means never
 }
 
-// Imported returns the statistics of the account's imported keys. It reads all keys of the
-// account. A rotated key counts until the grace period of its imported value ends. The [Legacy]
-// can be removed once Keys is 0, or LastUsedAt is long ago, in every account.
+// Imported returns the statistics of the account's imported keys. It reads all keys of the account.
+// A rotated key still counts until the grace period of its imported value ends. Once every account
+// has Keys of 0, or a LastUsedAt in the distant past, you can remove the [Legacy].
 func (s *KeyService) Imported(ctx context.Context, account string) (ImportStats, error) {
 	var stats ImportStats
 	for key, err := range s.All(ctx, account, KeyQuery{}) {

@@ -24,7 +24,7 @@ import (
 
 var pepper = []byte("a pepper of the other system")
 
-// Two kinds with the same format: without and with a pepper.
+// legacies are two kinds with the same format, one without and one with a pepper.
 var legacies = []apikeys.Legacy{
 	{Kind: "plain", Prefix: "old_", MinLength: 36, MaxLength: 80, Alphabet: base62},
 	{Kind: "peppered", Prefix: "old_", MinLength: 36, MaxLength: 80, Alphabet: base62, Pepper: pepper},
@@ -51,7 +51,7 @@ func ofTable(kind, digest string) apikeys.ImportedKey {
 	return apikeys.ImportedKey{Kind: kind, Digest: digest, Name: "of the table", Scopes: readFiles, CreatedAt: noon.Add(-24 * time.Hour)}
 }
 
-// imports imports one key, and fails the test unless that succeeds.
+// imports imports one key and returns its ID. It fails the test if the import fails.
 func imports(t *testing.T, s *apikeys.KeyService, key apikeys.ImportedKey) string {
 	t.Helper()
 	result := s.Import(t.Context(), account, []apikeys.ImportedKey{key})[0]
@@ -61,8 +61,8 @@ func imports(t *testing.T, s *apikeys.KeyService, key apikeys.ImportedKey) strin
 	return result.KeyID
 }
 
-// TestImport checks that the value works in whichever form the digest was stored, and that the
-// digest itself does not.
+// TestImport checks that the key's value works regardless of the form in which its digest was
+// stored, and that the digest itself is refused.
 func TestImport(t *testing.T) {
 	s, clock := newImporter(t, memory.New())
 	forms := map[string]func(string) string{
@@ -87,7 +87,7 @@ func TestImport(t *testing.T) {
 				t.Errorf("%s, %s: %+v", name, kind, p)
 			}
 			refused(t, s, stored)
-			for _, form := range forms { // use the hash as a value, in every form
+			for _, form := range forms { // try the digest as a value, in every form
 				refused(t, s, form(digestOf(value)))
 				refused(t, s, "old_"+form(digestOf(value)))
 			}
@@ -101,7 +101,7 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// A value belongs to one key of one account.
+// A value belongs to one key in one account.
 func TestImport_SameValueWithOtherDigest_IsTheSameKey(t *testing.T) {
 	s, _ := newImporter(t, memory.New())
 	value := oldValue(1)
@@ -175,8 +175,8 @@ func TestImport_Repeated_FindsExistingKey(t *testing.T) {
 	}
 }
 
-// A repeated import works without creation times, too, and does not restore a value that a rotation
-// has replaced.
+// A repeated import without creation times also finds the existing key, and it does not restore a
+// value that a rotation has replaced.
 func TestImport_RepeatedWithoutCreatedAt_FindsExistingKey(t *testing.T) {
 	s, clock := newImporter(t, memory.New())
 	row := ofTable("plain", sum(oldValue(1)))
@@ -214,7 +214,8 @@ func TestImport_RepeatedWithoutCreatedAt_FindsExistingKey(t *testing.T) {
 	refused(t, s, oldValue(1))
 }
 
-// Each invalid key is refused alone, with the name of the invalid field and without the digest.
+// An invalid key is refused without affecting the others. Its error names the invalid field and
+// does not contain the digest.
 func TestImport_InvalidKey_IsRefusedAlone(t *testing.T) {
 	s, clock := newImporter(t, memory.New())
 	const bcrypt = "$2b$12$EixZaYVK1fsbw1ZfbX3OXePaWxn96p36WQoeG6Lruj3vjPGga31lW"
@@ -297,7 +298,7 @@ func TestLegacy_Invalid_ReturnsError(t *testing.T) {
 	}
 }
 
-// A value in another format causes no read of the store.
+// Verify must not read the store for a value in another format.
 func TestLegacy_OtherFormat_CausesNoStoreRead(t *testing.T) {
 	store := newSpy()
 	s, _ := newImporter(t, store)

@@ -22,21 +22,22 @@ const (
 // [KeyService.Import] keep working. Keep it in [Config.Legacy] while such keys may be used;
 // without it they are refused.
 //
-// Verify checks the format first, without reading the store. It then hashes every matching value
-// and looks up the hash, so a stored digest is never accepted as a value.
+// Verify first checks the format, without reading the store. It then hashes every value that
+// matches and looks up the hash, so a stored digest is never accepted as a value.
 type Legacy struct {
-	// Kind names the format, as in [ImportedKey]: 1 to 32 lower-case letters, digits, "-" and "_".
-	// It is not stored: a digest belongs to at most one key, regardless of Kind.
+	// Kind names the format and is used in [ImportedKey]: 1 to 32 lower-case letters, digits, "-"
+	// and "_". It is not stored: a digest belongs to at most one key, regardless of Kind.
 	Kind string
 
-	// A value begins with Prefix, has MinLength to MaxLength bytes including Prefix, at most 512,
-	// and only bytes of Alphabet after Prefix. The narrower the format, the fewer invalid values
-	// cause a read of the store. Prefix may be empty; the others are required.
+	// A value begins with Prefix and is MinLength to MaxLength bytes long, including Prefix. After
+	// Prefix it contains only bytes of Alphabet. MaxLength is at most 512. The narrower the format,
+	// the fewer invalid values cause a read of the store. Prefix may be empty; the other fields are
+	// required.
 	Prefix               string
 	MinLength, MaxLength int
 	Alphabet             string
 
-	// Pepper is a secret key for the digest: HMAC-SHA256 with this key. Empty means plain SHA-256.
+	// Pepper is the secret key for HMAC-SHA256 digests. If empty, digests are plain SHA-256.
 	Pepper []byte
 
 	// Digest replaces the default digest, for example to hash only a part of the value. It must be
@@ -103,7 +104,7 @@ func (l *legacy) recognises(token string) bool {
 	return true
 }
 
-// hashOf returns the hash under which a token in this format is stored.
+// hashOf returns the hash under which the store keeps a token of this format.
 func (l *legacy) hashOf(token string) driver.Hash {
 	switch {
 	case l.Digest != nil:
@@ -116,14 +117,14 @@ func (l *legacy) hashOf(token string) driver.Hash {
 	return storedDigest(sha256.Sum256([]byte(token)))
 }
 
-// storedDigest returns the hash under which an imported digest is stored. It differs from the
-// hash of every token that this package issues. It does not depend on the kind: otherwise one
-// value could belong to keys of two accounts.
+// storedDigest returns the hash under which an imported digest is stored. It differs from the hash
+// of every token that this package issues. It does not depend on the kind, because otherwise keys
+// of two accounts could have the same value.
 func storedDigest(digest [sha256.Size]byte) driver.Hash {
 	return driver.Hash{Sum: sha256.Sum256(append([]byte("storageapi imported key\x00"), digest[:]...))}
 }
 
-// hashes returns the hashes that token may be stored under, or none if its format is unknown.
+// hashes returns the hashes under which token may be stored, or none if its format is unknown.
 func (s *KeyService) hashes(token string, buf *[1 + maxLegacy]driver.Hash) []driver.Hash {
 	list := buf[:0]
 	if wellFormed(token) {
@@ -140,8 +141,8 @@ func (s *KeyService) hashes(token string, buf *[1 + maxLegacy]driver.Hash) []dri
 	return list
 }
 
-// Credential returns the Credential of token, which Verify has verified as p. For an imported
-// value it reads the store.
+// Credential returns the Credential of token, which Verify has already accepted with principal p.
+// If several formats match the token, it reads the store.
 func (s *KeyService) Credential(ctx context.Context, token string, p auth.Principal) auth.Credential {
 	credential := s.credential(ctx, token, p)
 	credential.Limited = !p.ExpiresAt.IsZero() || !p.Scopes.Covers(s.scopes.All())
@@ -164,5 +165,5 @@ func (s *KeyService) credential(ctx context.Context, token string, p auth.Princi
 			}
 		}
 	}
-	return auth.NewCredential(p.KeyID, hashes[0].Sum, p.Replaced) // the store's step detects the change
+	return auth.NewCredential(p.KeyID, hashes[0].Sum, p.Replaced) // the store's transaction detects the change
 }

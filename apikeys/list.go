@@ -15,23 +15,24 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A KeyQuery selects keys of an account, and a page of them.
+// A KeyQuery selects keys of an account and a page in their list.
 type KeyQuery struct {
-	// Name is a part of the key's name, up to 128 characters. The comparison ignores case
-	// but does not normalize Unicode otherwise. Empty means any name.
+	// Name selects keys whose name contains it, up to 128 characters. The comparison ignores case
+	// but does not otherwise normalize Unicode. Empty means any name.
 	Name string
 
-	// Scopes selects keys that hold all of these scopes. Empty means any.
+	// Scopes selects keys that hold all of these scopes. Empty means any scopes.
 	Scopes scopes.Set
 
-	// UnusedSince selects keys that were created before this time and not used since. Uses
-	// are recorded to within about a minute. Zero means any.
+	// UnusedSince selects keys that were created before this time and not used since. Uses are
+	// recorded to within about a minute. Zero means any key.
 	UnusedSince time.Time
 
-	// ExpiresBefore selects keys that expire before this time, including expired keys. Zero: any.
+	// ExpiresBefore selects keys that expire before this time, including expired keys. Zero means
+	// any.
 	ExpiresBefore time.Time
 
-	After string // [KeyPage.Next] of the previous page; empty: the newest
+	After string // [KeyPage.Next] of the previous page; empty means start at the newest key
 	Limit int    // page size; at least 1
 }
 
@@ -39,17 +40,17 @@ type KeyQuery struct {
 type KeyPage struct {
 	Keys []Key
 
-	// Next is the [KeyQuery.After] of the next page; empty if there is none.
+	// Next is the [KeyQuery.After] of the next page. It is empty if this is the last page.
 	Next string
 }
 
 // maxExamined is the maximum number of keys that List examines for one page.
 const maxExamined = 1000
 
-// List returns a page of the account's API keys, newest first. Past the end the page is empty. If
-// the query selects by name, scopes, use or expiry, List examines at most 1,000 keys for a page. Such a
-// page may have fewer than query.Limit keys, or none, although more follow. Only an empty Next
-// means the end.
+// List returns a page of the account's API keys, newest first. After the last key, the page is
+// empty. If the query selects by name, scopes, use or expiry, List examines at most 1,000 keys for
+// a page. Such a page may have fewer than query.Limit keys, or none, even if more follow. Only an
+// empty Next means the end.
 func (s *KeyService) List(ctx context.Context, account string, query KeyQuery) (KeyPage, error) {
 	switch {
 	case query.Limit < 1:
@@ -91,7 +92,7 @@ func (q *KeyQuery) admits(key *Key) bool {
 		(q.ExpiresBefore.IsZero() || !key.ExpiresAt.IsZero() && key.ExpiresAt.Before(q.ExpiresBefore))
 }
 
-// list returns a page of all keys of the account.
+// list returns a page of the account's keys without applying a filter.
 func (s *KeyService) list(ctx context.Context, account, after string, limit int) (KeyPage, error) {
 	before := s.uses.unwritten()
 	list, err := s.store.ListKeys(ctx, account, driver.ListQuery{
@@ -127,11 +128,11 @@ func (s *KeyService) All(ctx context.Context, account string, query KeyQuery) it
 
 // AllExpiring returns an iterator over the keys of all accounts that expire at or after from and
 // before to, earliest first. A zero from means the current time; an earlier from includes expired
-// keys. The expiry of a rotated key's previous value does not count. The iterator stops after the
+// keys. The iterator ignores when the previous value of a rotated key expires. It stops after the
 // first error.
 //
-// It is for the host's operators: it covers all accounts, so do not show its result to an
-// account.
+// AllExpiring is meant for the host's operators. Its result covers all accounts, so do not show it
+// to an account.
 func (s *KeyService) AllExpiring(ctx context.Context, from, to time.Time) iter.Seq2[Key, error] {
 	return func(yield func(Key, error) bool) {
 		if from.IsZero() {

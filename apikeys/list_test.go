@@ -16,7 +16,7 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// The test also stops early.
+// The loop may also stop early.
 func TestAll_ReadFails_YieldsOneError(t *testing.T) {
 	service, _ := newClocked(t)
 	var want []string
@@ -56,7 +56,7 @@ func TestAll_ReadFails_YieldsOneError(t *testing.T) {
 	}
 }
 
-// list returns the names of all keys that the query selects, and the number of pages.
+// list returns the names of all keys that the query selects, and the number of pages read.
 func list(t *testing.T, service *apikeys.KeyService, query apikeys.KeyQuery) (names []string, pages int) {
 	t.Helper()
 	for {
@@ -136,7 +136,7 @@ func TestList_Filters(t *testing.T) {
 	}
 }
 
-// The test expects a Next on such a page.
+// A page without enough matches must still have a Next.
 func TestList_RareMatches_ExaminesAtMost1000KeysPerPage(t *testing.T) {
 	service := newService(t, memory.New(), apikeys.Config{MaxPerAccount: -1})
 	var want []string
@@ -159,7 +159,7 @@ func TestList_RareMatches_ExaminesAtMost1000KeysPerPage(t *testing.T) {
 	}
 }
 
-// The test includes letters with more than two case forms.
+// Some of the letters have more than two case forms.
 func TestList_ByName_IgnoresCaseInAnyScript(t *testing.T) {
 	keys := newService(t, memory.New(), apikeys.Config{})
 	for _, name := range []string{"Σίσυφος", "ΣΊΣΥΦΟΣ", "Ключ", "300 \u212a"} {

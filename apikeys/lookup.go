@@ -10,25 +10,25 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A Value describes a value of a key: its current value, or the previous one after a rotation.
+// A Value describes one value of a key: the current one, or the previous one after a rotation.
 type Value struct {
 	Key      Key    // as [KeyService.Get] returns it
 	Hint     string // see [Token.Hint]; empty means unknown
 	Replaced bool   // a rotation has replaced the value
 
-	// ExpiresAt is when the value expires or expired; zero means never. Live reports whether
-	// [KeyService.Verify] accepts it now.
+	// ExpiresAt is when the value expires or expired; zero means never. Live is true if
+	// [KeyService.Verify] accepts the value now.
 	ExpiresAt time.Time
 	Live      bool
 }
 
-// Lookup returns the key that a value belongs to, in any account, for people who have found a
-// value and look for its owner. It neither authenticates nor counts as a use, and also finds
-// expired values. It returns [apierr.ErrNotFound] if the value is malformed or no key has it, for
-// example because its key was deleted or rotated again.
+// Lookup returns the key that a value belongs to, in any account. It helps people who have found a
+// value to identify its owner. Lookup is neither an authentication nor a use of the key, and it
+// also finds expired values. It returns [apierr.ErrNotFound] if the value is malformed or no key
+// has it, for example because its key was deleted or rotated again.
 //
-// It covers all accounts, so show its result only to the host's operators, or to a person who has
-// proven to own the value.
+// Lookup searches all accounts, so show its result only to the host's operators or to a person who
+// has proven to own the value.
 func (s *KeyService) Lookup(ctx context.Context, token string) (Value, error) {
 	value, _, err := s.find(ctx, token)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *KeyService) Lookup(ctx context.Context, token string) (Value, error) {
 	return value, nil
 }
 
-// find returns the value and the hash by which it is stored, or [apierr.ErrNotFound].
+// find returns the value and the hash under which it is stored, or [apierr.ErrNotFound].
 func (s *KeyService) find(ctx context.Context, token string) (Value, driver.Hash, error) {
 	var buf [1 + maxLegacy]driver.Hash
 	for _, hash := range s.hashes(token, &buf) {
@@ -55,7 +55,7 @@ func (s *KeyService) lookUp(ctx context.Context, hash driver.Hash) (Value, error
 		return Value{}, err
 	}
 	before := s.uses.unwritten()
-	key, err := s.store.KeyByID(ctx, found.Account, found.ID) // with its uses, and as it is now
+	key, err := s.store.KeyByID(ctx, found.Account, found.ID) // with uses and current state
 	if err != nil {
 		return Value{}, err
 	}

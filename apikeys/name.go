@@ -8,8 +8,8 @@ import (
 	"github.com/storageapi/storageapi/internal/input"
 )
 
-// checkName validates the name of a key. People choose keys by name, so a name must be visible,
-// and must not look like another name because of invisible characters.
+// checkName validates the name of a key. People choose keys by name, so a name must be visible, and
+// invisible characters must not make it look like another name.
 func checkName(name string) error {
 	const rule = "must be 1 to 128 characters, without control characters"
 	if !utf8.ValidString(name) {
@@ -39,12 +39,12 @@ func checkName(name string) error {
 
 const zeroWidthSpace = '\u200b'
 
-// checkVisible checks that the name has a visible character and that each joiner is between
-// visible characters. Joiners shape Persian words and emoji, and are useless elsewhere.
+// checkVisible requires a visible character in the name, and visible characters on both sides of
+// each joiner. Joiners shape Persian words and emoji and are useless elsewhere.
 func checkVisible(name string) error {
 	visible := false   // the name has a visible character
 	joinable := false  // a joiner may follow
-	joining := rune(0) // the joiner before the next character, or 0
+	joining := rune(0) // the joiner just read, or 0
 	for _, r := range name {
 		switch {
 		case isJoiner(r):
@@ -83,8 +83,8 @@ func isJoiner(r rune) bool {
 	return unicode.Is(unicode.Join_Control, r)
 }
 
-// isModifier reports whether r is an invisible character that selects a variant of the
-// character before it.
+// isModifier reports whether r is an invisible character that selects a variant of the preceding
+// character.
 func isModifier(r rune) bool { return unicode.Is(unicode.Variation_Selector, r) }
 
 // isVisible reports whether r is drawn. It treats characters unknown to Go's Unicode tables as

@@ -73,7 +73,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A key whose name is older than the rules can be read and renamed.
+// A key whose name was accepted before the rules existed can still be read and renamed.
 func TestOldNamesRemainReadable(t *testing.T) {
 	store := newSpy()
 	service := newService(t, store, apikeys.Config{})
@@ -96,8 +96,8 @@ func TestOldNamesRemainReadable(t *testing.T) {
 	}
 }
 
-// Every accepted name is visible, has one line, and is displayed in the order in which it is
-// written.
+// Every accepted name is visible, fits on one line, and displays its characters in the order in
+// which they were written.
 func FuzzName(f *testing.F) {
 	for _, test := range names {
 		f.Add(test.name)

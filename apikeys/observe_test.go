@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// Verify and Recheck report to the host why they refuse a value, with the same reason.
+// When Verify and Recheck refuse a value, both report the same reason to the host.
 func TestVerify_Refused_ReportsReason(t *testing.T) {
 	clock := testclock.At(noon)
 	s := newService(t, memory.New(), apikeys.Config{Now: clock.Now})
@@ -59,7 +59,7 @@ func TestVerify_Refused_ReportsReason(t *testing.T) {
 	}
 }
 
-// Each change of a key is reported once, after it was made, and nothing else is.
+// Each change of a key is reported once, after it has been made. Other calls report nothing.
 func TestChangesAreObserved(t *testing.T) {
 	var mu sync.Mutex
 	var told []audit.Entry

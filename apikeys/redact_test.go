@@ -42,7 +42,7 @@ func exposed(text string, token apikeys.Token) []string {
 	return found
 }
 
-// Tokens and hashes are hidden in every output except that of Reveal.
+// Tokens and hashes are hidden in all output except the result of Reveal.
 func TestTokensAndHashesAreRedacted(t *testing.T) {
 	service := newService(t, memory.New(), apikeys.Config{})
 	key, _ := create(t, service, time.Time{})
@@ -106,7 +106,8 @@ func prints(t *testing.T, value any) map[string]string {
 	return shown
 }
 
-// fmt does not call methods of values in unexported fields. Tokens are hidden even there.
+// fmt does not call the methods of values in unexported fields, but must not print tokens there
+// either.
 func TestTokensAreRedactedInUnexportedFields(t *testing.T) {
 	_, token := create(t, newService(t, memory.New(), apikeys.Config{}), time.Time{})
 	type hidden struct {
@@ -123,7 +124,7 @@ func TestTokensAreRedactedInUnexportedFields(t *testing.T) {
 	}
 }
 
-// Diffs of a failing test, and encoders, do not show tokens.
+// Neither diffs of a failing test nor encoders show tokens.
 func TestTokensAreRedactedInDiffs(t *testing.T) {
 	service := newService(t, memory.New(), apikeys.Config{})
 	_, token := create(t, service, time.Time{})

@@ -10,20 +10,22 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// RevokeValue revokes a leaked value, of a key in any account, and returns its description from
-// before. If it is the key's current value, the key is deleted, as by [KeyService.Delete]. If a
-// rotation has replaced it, only this value is revoked, and the current one stays valid. Once
-// RevokeValue has returned nil, requests with the value are refused.
+// RevokeValue revokes a leaked value, whichever account its key belongs to. It returns the value's
+// description from before the revocation. If the value is the key's current one, the key is
+// deleted, as by [KeyService.Delete]. If a rotation has replaced the value, only this value is
+// revoked, and the key's current value stays valid. Once RevokeValue has returned nil, requests
+// with the revoked value are refused.
 //
-// It returns [apierr.ErrNotFound] if [KeyService.Lookup] does not find the value, so a repeated
-// call does. It needs no authority: call it for a caller who knows the value, or for an operator.
+// It returns [apierr.ErrNotFound] if [KeyService.Lookup] does not find the value, as after an
+// earlier revocation. It does not check authority: call it only for a caller who knows the value,
+// or for an operator.
 func (s *KeyService) RevokeValue(ctx context.Context, token string) (Value, error) {
 	for {
 		value, hash, err := s.find(ctx, token)
 		if err != nil {
 			return Value{}, fmt.Errorf("revoke API key by value: %w", err)
 		}
-		// The rotation of a key may turn its current value into the previous one meanwhile.
+		// A concurrent rotation may turn the current value into the previous one.
 		same := func(before, _ Key) error {
 			if value.Replaced && before.Previous == hash || !value.Replaced && before.Hash == hash {
 				return nil
@@ -36,7 +38,7 @@ func (s *KeyService) RevokeValue(ctx context.Context, token string) (Value, erro
 			err = s.Delete(ctx, value.Key.Account, value.Key.ID, DeleteParams{If: same})
 		}
 		if errors.Is(err, errChanged) || errors.Is(err, apierr.ErrNotFound) {
-			continue // find the value where it is now, if anywhere
+			continue // look the value up again
 		}
 		if err != nil {
 			return Value{}, fmt.Errorf("revoke API key by value: %w", err)

@@ -94,9 +94,9 @@ func TestRevokeValue_ImportedValue_DeletesKey(t *testing.T) {
 	}
 }
 
-// A rotation may turn the value into the previous one between lookup and revocation. Whichever
-// comes first, the value must be refused afterwards, and the rotation's new value is valid if the
-// rotation succeeded before the revocation.
+// A rotation may turn the current value into the previous one between lookup and revocation. In
+// either order, the revoked value must be refused afterwards. If the rotation succeeded first, its
+// new value must stay valid.
 func TestRevokeValue_ConcurrentRotation_RefusesValueOnly(t *testing.T) {
 	service := newService(t, memory.New(), apikeys.Config{MaxPerAccount: 1000})
 	rotated := 0
@@ -122,7 +122,7 @@ func TestRevokeValue_ConcurrentRotation_RefusesValueOnly(t *testing.T) {
 	t.Logf("%d of 300 rotations came first", rotated)
 }
 
-// documentedPattern returns the pattern of docs/operations.md.
+// documentedPattern returns the token pattern that docs/operations.md gives for secret scanners.
 func documentedPattern(t *testing.T) *regexp.Regexp {
 	text, err := os.ReadFile("../docs/operations.md")
 	if err != nil {

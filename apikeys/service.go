@@ -19,17 +19,17 @@ import (
 
 // Config configures a [KeyService]. The zero Config works.
 type Config struct {
-	// Prefix starts new tokens, before an underscore: 1 to 16 lower-case letters,
-	// digits and underscores, a letter first. Tokens issued with another prefix stay
-	// valid. Default: "sak".
+	// Prefix is the text before the underscore in new tokens: 1 to 16 lower-case letters, digits
+	// and underscores, starting with a letter. Tokens issued with another prefix stay valid.
+	// Default: "sak".
 	Prefix string
 
-	// MaxPerAccount is the maximum number of keys per account, including expired keys. Negative: no
-	// limit. Default: 1,000. An API key that expires or lacks a scope can create keys only while the
-	// account has fewer than half of it.
+	// MaxPerAccount is the maximum number of keys per account, including expired keys. Negative
+	// means no limit. Default: 1,000. An API key that expires or lacks a scope can create keys only
+	// while the account has fewer than half of the maximum.
 	MaxPerAccount int
 
-	// Legacy describes the values of imported keys, at most 4 kinds, see
+	// Legacy describes the formats of imported keys' values, at most 4 kinds; see
 	// [KeyService.Import]. Default: none.
 	Legacy []Legacy
 
@@ -53,13 +53,13 @@ type Config struct {
 type KeyService struct {
 	store    driver.KeyStore
 	prefix   string
-	maxCount int // keys per account; negative: no limit
+	maxCount int // maximum keys per account; negative means no limit
 	scopes   *scopes.Vocabulary
 	legacy   []legacy
 	now      func() time.Time
 	ids      id.Generator
 	entryIDs id.Generator
-	notify   bool // new audit entries are pending
+	notify   bool // whether new audit entries are stored as pending
 	observer observing.Changes
 	uses     uses
 	onChange []func(account, keyID string)
@@ -106,7 +106,7 @@ func New(store driver.KeyStore, config Config, options ...driver.Option) (*KeySe
 }
 
 // Scopes returns the scopes that new keys can have. Keys may also hold scopes that are no longer
-// declared; the service returns these as [scopes.Set.Unknown].
+// declared; the service returns those in [scopes.Set.Unknown].
 func (s *KeyService) Scopes() *scopes.Vocabulary { return s.scopes }
 
 // Close writes pending last-used times, and waits up to a second until [Config.Observe] has
@@ -117,9 +117,9 @@ func (s *KeyService) Close() {
 	s.observer.Close()
 }
 
-// WriteError returns the error of the latest write of last-used times, or nil if it succeeded.
-// Within about a minute of a request with a key, such a write follows, and is retried until it
-// succeeds. So WriteError shows whether the store is writable.
+// WriteError returns the error of the latest write of last-used times, or nil if that write
+// succeeded. Such a write follows within about a minute of a request with a key, and is retried
+// until it succeeds. So WriteError shows whether the store is writable.
 func (s *KeyService) WriteError() error {
 	if err := s.uses.failed.Load(); err != nil {
 		return *err
@@ -127,18 +127,18 @@ func (s *KeyService) WriteError() error {
 	return nil
 }
 
-// WriteUses writes pending last-used times now rather than within a minute, for example before a
-// backup. It takes a few milliseconds per hundred keys, and may be called at any time. It returns
-// the store's error, or the error of ctx if that ends first; the remaining times are written
-// later. After Close it does nothing.
+// WriteUses writes pending last-used times now instead of within a minute, for example before a
+// backup. It takes a few milliseconds per hundred keys and may be called at any time. It returns
+// the store's error, or the error of ctx if ctx ends first; the remaining times are written later.
+// After Close it does nothing.
 func (s *KeyService) WriteUses(ctx context.Context) error { return s.uses.write(ctx) }
 
 // Verify returns the principal of token, or an [*auth.Refusal], which wraps
 // [auth.ErrUnauthorized], if the token is malformed, unknown, deleted or expired. It reads the
 // store for every well-formed token, so every change of a key takes effect at once. Verify
 // writes nothing.
-//
-// The principal expires when the token does. The previous token of a rotated key expires at the
+// The principal expires when the token does. If the token is the previous one of a rotated key, it
+// expires at the end of the grace period.
 // end of the grace period.
 func (s *KeyService) Verify(ctx context.Context, token string) (auth.Principal, error) {
 	var buf [1 + maxLegacy]driver.Hash
@@ -162,15 +162,15 @@ func (s *KeyService) Verify(ctx context.Context, token string) (auth.Principal, 
 	return auth.Principal{}, refusal
 }
 
-// Refusals of values without a key. They are shared, so that invalid values cost no memory.
+// Refusals of values without a key. They are shared, so that refusing a value allocates nothing.
 var (
 	malformed = &auth.Refusal{Outcome: observe.Malformed}
 	unknown   = &auth.Refusal{Outcome: observe.Unknown}
 )
 
-// Recheck verifies token again, after Verify has resolved it to p. It reads the key's record even
-// if the store has cached it, so it sees every change made before the call, by any process. It
-// records no use.
+// Recheck verifies token again, after Verify has accepted it with principal p. It reads the key's
+// record even if the store has cached it, so it sees every change that any process made before the
+// call. It does not count as a use.
 func (s *KeyService) Recheck(ctx context.Context, p auth.Principal, token string) (auth.Principal, error) {
 	var buf [1 + maxLegacy]driver.Hash
 	hashes := s.hashes(token, &buf)
@@ -192,9 +192,9 @@ func (s *KeyService) Recheck(ctx context.Context, p auth.Principal, token string
 	return auth.Principal{}, &auth.Refusal{Outcome: observe.Replaced, Account: key.Account, KeyID: key.ID}
 }
 
-// OnChange adds a function that is called after each change or deletion of a key by this service,
-// and after one that failed but may have taken effect. Call OnChange before using the service.
-// [auth.New] calls it, so that requests under way end with their key.
+// OnChange registers a function that is called after this service changes or deletes a key, and
+// also after an attempt that failed but may have taken effect. Call OnChange before using the
+// service. [auth.New] calls it, so that running requests end when their key does.
 func (s *KeyService) OnChange(changed func(account, keyID string)) {
 	s.onChange = append(s.onChange, changed)
 }
@@ -205,8 +205,8 @@ func (s *KeyService) changed(account, keyID string) {
 	}
 }
 
-// Watch calls changed after each change of a key by another process, until ctx ends, without a
-// keyID after the erasure of an account. Calls may be lost. If the store belongs to one process,
+// Watch calls changed after each change of a key by another process, until ctx ends. After the
+// erasure of an account, keyID is empty. Calls may be lost. If no other process can use the store,
 // Watch returns at once.
 func (s *KeyService) Watch(ctx context.Context, changed func(account, keyID string)) {
 	if watch := s.store.Capabilities().WatchKeys; watch != nil {
@@ -214,8 +214,8 @@ func (s *KeyService) Watch(ctx context.Context, changed func(account, keyID stri
 	}
 }
 
-// principal returns the principal of the key's value with the given hash, or an
-// [*auth.Refusal] if the key has no such value or it has expired.
+// principal returns the principal for the value of k that has the given hash. It returns an
+// [*auth.Refusal] if the key has no such value or the value has expired.
 func (s *KeyService) principal(k *Key, hash driver.Hash, now time.Time) (auth.Principal, error) {
 	expiresAt, ok := expiryOf(k, hash)
 	if !ok {
@@ -251,8 +251,8 @@ func (s *KeyService) Get(ctx context.Context, account, keyID string) (Key, error
 	return s.shown(key, before), nil
 }
 
-// shown returns a key as callers see it: with the uses in before, which were pending when the key
-// was read, with undeclared scopes as [scopes.Set.Unknown], and without an expired previous
+// shown returns a key as callers see it. It adds the uses in before, which were pending when the
+// key was read, moves undeclared scopes to [scopes.Set.Unknown], and omits an expired previous
 // token.
 func (s *KeyService) shown(key Key, before unwritten) Key {
 	s.uses.overlay(&key, before)
@@ -263,7 +263,7 @@ func (s *KeyService) shown(key Key, before unwritten) Key {
 	return key
 }
 
-// expiryOf returns when the token with the given hash expires (zero means never), or
+// expiryOf returns when the key's token with the given hash expires; zero means never. It returns
 // false if the key has no such token.
 func expiryOf(k *Key, hash driver.Hash) (time.Time, bool) {
 	switch hash {

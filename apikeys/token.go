@@ -12,10 +12,9 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A token is <prefix>_<32 random characters><6 characters of CRC-32>, the last
-// 38 in base62. The checksum covers everything before it. It detects typos and
-// foreign prefixes without reading the store, and lets secret scanners
-// distinguish keys from similar strings.
+// A token is <prefix>_<32 random characters><6 characters of CRC-32>, the last 38 in base62. The
+// checksum covers everything before it. It reveals typos and foreign prefixes without a read of the
+// store, and lets secret scanners tell keys from similar strings.
 const (
 	alphabet      = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	randomLength  = 32 // 62³² > 2¹⁹⁰
@@ -29,7 +28,7 @@ const (
 	maxTokenLength = maxPrefix + 1 + randomLength + sumLength
 )
 
-// digits maps a byte to its base62 digit, or to notADigit, a bit that no digit has set.
+// digits maps a byte to its base62 digit, or to notADigit, a bit that is set in no digit.
 var digits = func() (table [256]byte) {
 	for i := range table {
 		table[i] = notADigit
@@ -68,9 +67,9 @@ func (t Token) Reveal() string {
 	return t.open()
 }
 
-// Hint returns a text that identifies the token to people, such as "sak_…k3Qz": its prefix and
-// the last four random characters, which precede the checksum. The other 28 stay secret,
-// which is 166 bits. The hint of the zero Token is empty.
+// Hint returns a text by which people recognize the token, such as "sak_…k3Qz": its prefix and the
+// last four random characters, which precede the checksum. The other 28 characters, 166 bits, stay
+// secret. The hint of the zero Token is empty.
 func (t Token) Hint() string {
 	text := t.Reveal()
 	if len(text) < hintLength+sumLength {
@@ -96,9 +95,9 @@ func newToken(prefix string) Token {
 	b = append(b, '_')
 	var random [64]byte
 	for n := 0; n < randomLength; {
-		_, _ = rand.Read(random[:]) // never fails: it ends the program instead
+		_, _ = rand.Read(random[:]) // never returns an error, but crashes the program
 		for _, r := range random {
-			// 248 = 4 × 62: the remainder modulo 62 favours no digit.
+			// 248 = 4 × 62, so the remainder modulo 62 is uniform.
 			if r < 248 && n < randomLength {
 				b = append(b, alphabet[r%62])
 				n++

@@ -40,8 +40,8 @@ func TestTokenFormat(t *testing.T) {
 	}
 }
 
-// A biased generator, such as bytes modulo 62, would produce the first eight digits a quarter
-// more often: a χ² of more than 1,000.
+// A biased generator, such as bytes modulo 62, would produce the first eight digits a quarter more
+// often than the others and reach a χ² of more than 1,000.
 func TestTokensAreUniformlyRandom(t *testing.T) {
 	const tokens = 2000
 	service := newService(t, memory.New(), apikeys.Config{MaxPerAccount: -1})
@@ -63,12 +63,12 @@ func TestTokensAreUniformlyRandom(t *testing.T) {
 		off := float64(byDigit[c]) - expected
 		chi2 += off * off / expected
 	}
-	if chi2 > 170 { // mean 61, standard deviation 11: exceeded once in 10¹¹
+	if chi2 > 170 { // mean 61, standard deviation 11; chance of exceeding 170: 10⁻¹¹
 		t.Errorf("χ² is %.0f: not uniform", chi2)
 	}
 }
 
-// No change of one character results in a token that causes a store lookup.
+// Changing a single character never produces a token that causes a store lookup.
 func TestVerify_Typo_CausesNoStoreRead(t *testing.T) {
 	store := newSpy()
 	service := newService(t, store, apikeys.Config{})
@@ -79,7 +79,7 @@ func TestVerify_Typo_CausesNoStoreRead(t *testing.T) {
 		"", "_", "sak", "sak_", text[1:], text[:len(text)-1], text + "0", "0" + text, " " + text, text + " ", text + "\n",
 		text + "\x00", text + ", " + text, strings.ToLower(text), strings.ToUpper(text), text[4:], "_" + text[4:],
 		"sak__" + text[4:], "Bearer " + text, `"` + text + `"`, strings.Repeat("a", 17) + text[3:], strings.Repeat(text, 1000),
-		text[:4] + text[5:6] + text[4:5] + text[6:], // two neighbours are swapped
+		text[:4] + text[5:6] + text[4:5] + text[6:], // two neighbors are swapped
 	}
 	for i := range text {
 		for c := range 256 {
@@ -87,7 +87,7 @@ func TestVerify_Typo_CausesNoStoreRead(t *testing.T) {
 				typos = append(typos, text[:i]+string([]byte{byte(c)})+text[i+1:])
 			}
 		}
-		typos = append(typos, text[:i]+text[i+1:], text[:i]+"0"+text[i:]) // one character is missing, one is added
+		typos = append(typos, text[:i]+text[i+1:], text[:i]+"0"+text[i:]) // one character missing; one added
 	}
 	for _, random := range []string{text[4:36], text[4:35] + "!", text[4:35] + "_", text[4:34] + "é", text[4:35], text[4:36] + "0"} {
 		typos = append(typos, summed("sak-"+random), summed("sak"+random), summed(random), summed("sak_"+random+"_"))
@@ -98,7 +98,7 @@ func TestVerify_Typo_CausesNoStoreRead(t *testing.T) {
 	accepted(t, service, text)
 	store.reads = 0
 	for _, typo := range typos {
-		if typo == text { // for example, two equal neighbours are swapped
+		if typo == text { // for example, the swapped neighbors are equal
 			continue
 		}
 		refused(t, service, typo)
@@ -149,7 +149,7 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// A token passes through a header unchanged.
+// A token survives a trip through an HTTP header unchanged.
 func TestToken_SentInHeader_IsUnchanged(t *testing.T) {
 	_, token := create(t, newService(t, memory.New(), apikeys.Config{Prefix: "live_1"}), time.Time{})
 	got := make(chan string, 1)

@@ -54,7 +54,7 @@ func TestUpdate_Invalid_ReturnsError(t *testing.T) {
 	}
 }
 
-// A condition is called with the current key. If it fails, the key stays unchanged.
+// A condition receives the current key. If the condition fails, the key stays unchanged.
 func TestConditions(t *testing.T) {
 	service, _ := newClocked(t)
 	key, token := create(t, service, time.Time{})
@@ -89,8 +89,8 @@ func TestConditions(t *testing.T) {
 	refused(t, service, token.Reveal())
 }
 
-// Updates, rotations and a deletion run concurrently. No change is lost, at most two tokens are
-// valid, and no deleted key comes back.
+// Updates, rotations and a deletion run concurrently. No change may be lost, at most two tokens may
+// be valid, and the deleted key must not come back.
 func TestChanges_Concurrent_AllTakeEffect(t *testing.T) {
 	service := newService(t, newSpy(), apikeys.Config{})
 	for range 20 {
@@ -150,8 +150,8 @@ func TestChanges_Concurrent_AllTakeEffect(t *testing.T) {
 	}
 }
 
-// During a rotation, the old token is accepted until its grace period ends, and the new token as
-// soon as it is known.
+// During rotations, an old token must be accepted until its grace period ends, and a new token as
+// soon as Rotate has returned it.
 func TestVerifyDuringRotations(t *testing.T) {
 	service := newService(t, newSpy(), apikeys.Config{})
 	key, current := create(t, service, time.Time{})

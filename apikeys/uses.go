@@ -17,7 +17,7 @@ import (
 
 const (
 	useInterval = time.Minute // between two writes
-	maxUses     = 1 << 16     // keys remembered between two writes: bounds memory
+	maxUses     = 1 << 16     // maximum keys with pending uses; bounds memory
 	useBatch    = 64          // uses per store call: keeps its write steps short
 	useTimeout  = 10 * time.Second
 	maxPause    = time.Second // between two calls
@@ -28,32 +28,32 @@ const (
 // background, at most once a minute per token. Recording a use takes a lock for
 // a map access and never waits for the store.
 //
-// An idle process has no goroutine for it: the first use after a write sets a
-// timer for the next write.
+// An idle process has no goroutine for this: the first use after a write sets a timer for the next
+// write.
 type uses struct {
 	store driver.KeyStore
 	log   *slog.Logger
 
-	// seen lets frequent uses of a key skip the lock. Several keys share a slot, which holds 16 bits
-	// each of the hash and of the second recorded last. A collision loses a use, but the key's use
-	// in the next second makes up for it.
+	// seen lets frequent uses of a key skip the lock. Several keys share a slot, which holds 16
+	// bits of the hash and 16 bits of the second of the last recorded use. A collision loses a use,
+	// but the key's use in the next second makes up for it.
 	seen [1 << 16]atomic.Uint32
 
 	mu      sync.Mutex
 	pending map[string]*pendingUse // by key ID
-	written map[string]*pendingUse // uses of the latest write
+	written map[string]*pendingUse // uses in the latest write
 	timer   *time.Timer            // set while uses are pending
 	closed  bool
 	closing chan struct{} // closed when closed is set
-	halted  bool          // the log already says that the store is halted
+	halted  bool          // the log already reports that the store is halted
 
-	failed atomic.Pointer[error] // of the latest write, if it had uses to write
+	failed atomic.Pointer[error] // error of the latest write that had uses to write
 
 	writing chan struct{} // semaphore of size 1: serializes writes, and Close waits for it
 }
 
-// A pendingUse holds the uses of a key's tokens. If more than two tokens were used between two
-// writes, it keeps the two used last.
+// A pendingUse holds the uses of a key's tokens. If more than two tokens of the key were used since
+// the last write, it keeps the two that were used last.
 type pendingUse struct {
 	account string
 	tokens  []tokenUse // at most two
@@ -80,7 +80,7 @@ func (p *pendingUse) add(hash driver.Hash, ms int64) {
 	}
 }
 
-// record remembers a use of the key's token with the given hash, at most once a second per token.
+// record remembers a use of the key's token with the given hash, at most once per second and token.
 func (u *uses) record(key *Key, hash driver.Hash, at time.Time) {
 	sum := &hash.Sum
 	slot := &u.seen[binary.LittleEndian.Uint16(sum[:])]
@@ -92,8 +92,8 @@ func (u *uses) record(key *Key, hash driver.Hash, at time.Time) {
 	u.add(key.Account, key.ID, hash, at.UnixMilli())
 }
 
-// add remembers a use for the next write. Once maxUses keys are pending, it drops the uses of
-// other keys.
+// add remembers a use for the next write. Once maxUses keys are pending, it ignores the uses of
+// further keys.
 func (u *uses) add(account, id string, hash driver.Hash, ms int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -113,20 +113,20 @@ func (u *uses) add(account, id string, hash driver.Hash, ms int64) {
 	}
 }
 
-// unwritten holds, by key ID, the uses that were pending at some time, and those in the latest
-// write.
+// unwritten holds the uses that were pending at some time, and those in the latest write. Both maps
+// are by key ID.
 type unwritten [2]map[string]*pendingUse
 
-// unwritten returns the uses that may be missing from a key that is read after the call. The
-// pending map may still grow.
+// unwritten returns the uses that a key read after this call may still lack. Later uses may be
+// added to the returned map of pending uses.
 func (u *uses) unwritten() unwritten {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return unwritten{u.pending, u.written}
 }
 
-// overlay raises key's LastUsedAt and PreviousUsedAt to the uses in before, which were unwritten
-// when the key was read. So these times never appear to go back during a write.
+// overlay advances key's LastUsedAt and PreviousUsedAt to the uses in before, which were unwritten
+// when the key was read. This keeps the times from appearing to go back during a write.
 func (u *uses) overlay(key *Key, before unwritten) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -213,8 +213,8 @@ func (u *uses) write(ctx context.Context) error {
 	return failed
 }
 
-// steps yields uses in steps, ordered by account and ID, so that neighboring rows are written
-// together, and all nodes use the same order, which prevents deadlocks. The yielded slice is
+// steps yields the uses in steps, ordered by account and ID. The order keeps neighboring rows in
+// one step, and because all nodes use the same order, it prevents deadlocks. The yielded slice is
 // reused and must not be kept.
 func steps(pending map[string]*pendingUse) iter.Seq[[]driver.KeyUse] {
 	type keyed struct {
@@ -234,7 +234,7 @@ func steps(pending map[string]*pendingUse) iter.Seq[[]driver.KeyUse] {
 			for _, token := range key.use.tokens {
 				step = append(step, driver.KeyUse{Account: key.use.account, ID: key.id, Hash: token.hash, At: token.at()})
 			}
-			if last := i == len(keys)-1; len(step)+2 > useBatch || last { // a key has at most two
+			if last := i == len(keys)-1; len(step)+2 > useBatch || last { // a key adds two at most
 				if !yield(step) {
 					return
 				}
@@ -261,8 +261,8 @@ func (u *uses) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// close writes the pending uses once and ends recording. A running write continues without
-// pauses.
+// close writes the pending uses and ends recording. It tries once only. If a write is already
+// running, it continues without pauses.
 func (u *uses) close() {
 	u.mu.Lock()
 	if !u.closed {

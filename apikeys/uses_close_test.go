@@ -43,7 +43,7 @@ func TestClose_PendingUses_AreWritten(t *testing.T) {
 		if got := store.recorded(); len(got) != 1 || len(got[0]) != 1 {
 			t.Fatalf("recorded %v", got)
 		}
-		// From now on keys are verified, but no use is recorded.
+		// From now on keys are verified, but their uses are not recorded.
 		time.Sleep(time.Hour)
 		accepted(t, service, token.Reveal())
 		time.Sleep(time.Hour)
@@ -67,7 +67,7 @@ func TestClose_DuringWrite_Waits(t *testing.T) {
 			service.Close()
 			closed <- len(store.recorded())
 		}()
-		for range 100 { // give a Close that does not wait time to return
+		for range 100 { // give a Close that does not wait the time to return
 			runtime.Gosched()
 		}
 		close(store.open)
@@ -110,7 +110,7 @@ func (halted) Capabilities() capability.Set {
 	return capability.Set{Halted: func() error { return errors.New("input/output error") }}
 }
 
-// A halted store causes one log line, however long it stays halted.
+// A halted store causes a single log line, no matter how long it stays halted.
 func TestUses_StoreHalts_LogsOneLine(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -129,7 +129,7 @@ func TestUses_StoreHalts_LogsOneLine(t *testing.T) {
 	})
 }
 
-// If the store keeps failing, Close returns nevertheless and leaves no goroutine.
+// Even if the store keeps failing, Close returns and leaves no goroutine behind.
 func TestClose_StoreKeepsFailing_Returns(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := newSpy()
@@ -162,7 +162,7 @@ func TestUsesTakeBoundedMemory(t *testing.T) {
 		for _, batch := range store.recorded() {
 			total += len(batch)
 		}
-		// A use may be missed if two keys share a slot of the filter.
+		// The service may miss a use if two keys share a slot of the seen table.
 		if total > most || total < most*9/10 {
 			t.Errorf("%d uses were remembered, want at most %d", total, most)
 		}
@@ -183,7 +183,7 @@ func TestUses_DeletedKey_IsNotRevived(t *testing.T) {
 	}
 }
 
-// slow is a store that calls meanwhile during each read by ID.
+// slow is a store that calls the function meanwhile during each read by ID.
 type slow struct {
 	*spy
 	meanwhile func()
@@ -201,7 +201,7 @@ func (s *slow) ListKeys(ctx context.Context, account string, page driver.ListQue
 	return keys, err
 }
 
-// A write during a read of a key does not set back its last use.
+// If uses are written while a key is being read, the key's last use must not go back.
 func TestUses_WrittenDuringRead_AreNotSetBack(t *testing.T) {
 	for name, written := range map[string]func(*apikeys.KeyService, func()){
 		"at the end":                    func(s *apikeys.KeyService, _ func()) { s.Close() },

@@ -91,8 +91,8 @@ func TestUses_RefusedTokens_DoNotCount(t *testing.T) {
 	})
 }
 
-// Each token of a key has separate uses. The uses of a token before its replacement stay with it,
-// even if they are not written yet.
+// Each token of a key has separate uses. If a token is replaced, its earlier uses stay with it,
+// even if they were not written yet.
 func TestUses_PreviousToken_AreSeparate(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		service := newService(t, newSpy(), apikeys.Config{})
@@ -109,7 +109,7 @@ func TestUses_PreviousToken_AreSeparate(t *testing.T) {
 			accepted(t, service, token.Reveal())
 			return time.Now().UTC()
 		}
-		for _, pause := range []time.Duration{time.Millisecond, 2 * time.Minute} { // before and after the write
+		for _, pause := range []time.Duration{time.Millisecond, 2 * time.Minute} { // shorter and longer than the wait for a write
 			first := use(old)
 			want(first, time.Time{})
 			time.Sleep(pause)
@@ -125,12 +125,12 @@ func TestUses_PreviousToken_AreSeparate(t *testing.T) {
 			want(fourth, third)
 			time.Sleep(pause)
 			want(fourth, third)
-			_, last := rotate(t, service, key.ID, 0) // an expired value has no displayed uses …
+			_, last := rotate(t, service, key.ID, 0) // the uses of an expired value are not shown …
 			want(fourth, time.Time{})
 			time.Sleep(pause)
 			want(fourth, time.Time{})
 			_, old = rotate(t, service, key.ID, 0)
-			want(fourth, time.Time{}) // … but the key has
+			want(fourth, time.Time{}) // … but those of the key are
 			refused(t, service, last.Reveal())
 		}
 	})
@@ -166,7 +166,7 @@ func TestUsesAreCoalesced(t *testing.T) {
 	})
 }
 
-// An idle service makes no calls of the store.
+// An idle service does not call the store.
 func TestUses_IdleService_WritesNothing(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := newSpy()
@@ -180,7 +180,7 @@ func TestUses_IdleService_WritesNothing(t *testing.T) {
 	})
 }
 
-// stepped is a store whose RecordKeyUse takes 5 ms. It records when it was called.
+// stepped is a store whose RecordKeyUse takes 5 ms and records when each call began.
 type stepped struct {
 	*spy
 	mu    sync.Mutex
@@ -202,8 +202,8 @@ func (s *stepped) times() []time.Time {
 	return slices.Clone(s.began)
 }
 
-// useKeys verifies the given number of new keys. check verifies that each use was recorded once,
-// in order, in steps of at most 64.
+// useKeys creates the given number of keys and verifies each. The returned check verifies that each
+// use was recorded once, in order, in steps of at most 64.
 func useKeys(t *testing.T, service *apikeys.KeyService, store *spy, keys int) (check func()) {
 	for range keys {
 		_, token := create(t, service, time.Time{})
@@ -230,7 +230,7 @@ func useKeys(t *testing.T, service *apikeys.KeyService, store *spy, keys int) (c
 	}
 }
 
-// While uses are written, other writers can write four fifths of the time.
+// While uses are being written, the store is free for other writers four fifths of the time.
 func TestUsesAreWrittenInSmallSteps(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := &stepped{spy: newSpy()}
@@ -253,7 +253,7 @@ func TestClose_BetweenWriteSteps_LosesNoUse(t *testing.T) {
 		store := &stepped{spy: newSpy()}
 		service := newService(t, store, apikeys.Config{MaxPerAccount: -1})
 		check := useKeys(t, service, store.spy, 1300)
-		time.Sleep(time.Minute + 212*time.Millisecond) // in a pause, after the ninth step
+		time.Sleep(time.Minute + 212*time.Millisecond) // in the pause after the ninth step
 		began := time.Now()
 		service.Close()
 		check()
@@ -264,8 +264,9 @@ func TestClose_BetweenWriteSteps_LosesNoUse(t *testing.T) {
 	})
 }
 
-// After two consecutive failures the store is not called for a minute, and all uses are pending
-// again. A failure of one step does not delay the others.
+// After two consecutive failures, the service does not call the store for a minute, and all
+// unwritten uses are pending again. If a single step fails, the other steps are written without
+// delay.
 func TestUses_StepsFail_PausesForAMinute(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -303,7 +304,7 @@ func TestLastUseIsNeverSetBack(t *testing.T) {
 	}
 }
 
-// Uses that are being written are still shown.
+// The last use of a key includes uses that are being written.
 func TestLastUse_DuringWrite_IsShown(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := newGated()

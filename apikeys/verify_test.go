@@ -72,8 +72,7 @@ func TestVerify_DeletedKey_IsRefusedAtOnce(t *testing.T) {
 	accepted(t, service, other.Reveal())
 }
 
-// Requests that begin after Delete has returned are refused, even while others are being
-// verified.
+// Requests that begin after Delete has returned are refused, even while others are being verified.
 func TestDelete_DuringVerify_RefusesLaterRequests(t *testing.T) {
 	service, _ := newClocked(t)
 	for range 50 {
@@ -107,7 +106,7 @@ func TestDelete_DuringVerify_RefusesLaterRequests(t *testing.T) {
 	}
 }
 
-// The content of the store's file cannot be used as a key.
+// The contents of the store's file cannot be used as keys.
 func TestVerify_StoredHash_IsRefused(t *testing.T) {
 	service, _ := newClocked(t)
 	key, token := create(t, service, time.Time{})
@@ -119,7 +118,7 @@ func TestVerify_StoredHash_IsRefused(t *testing.T) {
 	} {
 		refused(t, service, text)
 	}
-	// A hash of the hash does not match.
+	// A stored hash is not a key ID either.
 	if _, err := service.Get(t.Context(), account, hex.EncodeToString(sum)); !errors.Is(err, apierr.ErrNotFound) {
 		t.Errorf("a hash is found as an id: %v", err)
 	}
@@ -145,10 +144,10 @@ func TestVerify_StoreFails_ReturnsItsError(t *testing.T) {
 	if strings.Contains(err.Error(), token.Reveal()) {
 		t.Errorf("the error holds the token: %v", err)
 	}
-	refused(t, service, "typo") // causes no store lookup
+	refused(t, service, "typo") // typos cause no store lookup
 }
 
-// Verify rejects a key that the store returns for another hash.
+// Verify must refuse the token if the store returns a key with another hash.
 func TestVerify_StoreReturnsWrongKey_IsRefused(t *testing.T) {
 	for name, key := range map[string]apikeys.Key{
 		"another hash":           {ID: "key_1", Account: account, Scopes: readFiles, Hash: driver.Hash{Sum: [32]byte{1}}},
@@ -162,7 +161,7 @@ func TestVerify_StoreReturnsWrongKey_IsRefused(t *testing.T) {
 	}
 }
 
-// answering is a store that returns a made-up key for any hash.
+// answering is a store that returns a made-up key for each hash.
 type answering func(driver.Hash) apikeys.Key
 
 func (answering) Capabilities() capability.Set { return capability.Set{} }

@@ -11,7 +11,8 @@ type Actor struct {
 	Kind ActorKind
 	ID   string // for a key: its ID; for a person: the host's name for the person; else empty
 
-	// Name and Hint are the key's name and hint at the time; else empty. Only entries have them.
+	// Name and Hint are the key's name and hint at the time of the change; else empty. They are set
+	// only in entries.
 	Name, Hint string
 }
 

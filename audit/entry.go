@@ -7,8 +7,8 @@ import (
 
 // An Entry is an audit entry, which describes one change.
 type Entry struct {
-	// ID is "aud_" and a ULID. IDs mostly ascend; for the exact order use lists, which are sorted by
-	// change.
+	// ID is "aud_" and a ULID. IDs ascend only roughly: lists are sorted by the exact order of
+	// changes.
 	ID      string
 	At      time.Time // UTC, to the millisecond, by the clock of the node where it happened
 	Account string    // the account; empty for StoreRecovered, which belongs to the host
@@ -41,9 +41,9 @@ type Entry struct {
 	Since time.Time
 
 	// Until depends on the action. KeyExpiring, KeyCreated: when the key expires. KeyRotated,
-	// WebhookRotated: when the previous value ends. WebhookFailing: the earliest time at which the
-	// webhook will be disabled. StoreRecovered: when the store could be written again. Zero means never,
-	// or unknown.
+	// WebhookRotated: when the previous value becomes invalid. WebhookFailing: the earliest time at
+	// which the webhook will be disabled. StoreRecovered: when the store could be written again.
+	// Zero means never, or unknown.
 	Until time.Time
 
 	// Pending means that the host's function has not accepted the entry yet.
@@ -56,8 +56,8 @@ func (n *Entry) IsZero() bool { return n.ID == "" }
 // MaxRoutine is the number of routine entries that a store keeps per account.
 const MaxRoutine = 10_000
 
-// Routine reports whether n is of a kind that a key can cause in a loop and that matters little
-// later: a change of only a key's name or only a webhook's threshold, a redelivery, or a
+// Routine reports whether n is of a kind that a key can cause in a loop and that is of little
+// interest later: a change of only a key's name or only a webhook's threshold, a redelivery, or a
 // recovery. A store keeps the last [MaxRoutine] of them per account. All other entries, such as
 // creations, deletions, rotations and changes of scopes, stay until they are purged. So no number
 // of routine entries displaces them.
@@ -109,7 +109,7 @@ const (
 	KeyChanged  Action = "key.changed"  // Settings of a key were changed.
 	KeyRotated  Action = "key.rotated"  // A key was given a new value.
 	KeyDeleted  Action = "key.deleted"  // A key was deleted.
-	KeyExpiring Action = "key.expiring" // A key expires in 14 or 3 days: one entry for each.
+	KeyExpiring Action = "key.expiring" // A key expires soon: one entry 14 days before, one 3 days.
 
 	WebhookCreated   Action = "webhook.created"   // A webhook was created.
 	WebhookChanged   Action = "webhook.changed"   // Settings of a webhook were changed.
@@ -117,9 +117,9 @@ const (
 	WebhookDeleted   Action = "webhook.deleted"   // A webhook was deleted.
 	WebhookFailing   Action = "webhook.failing"   // A webhook will be disabled if it keeps failing.
 	WebhookOff       Action = "webhook.off"       // The service disabled a webhook.
-	WebhookRecovered Action = "webhook.recovered" // An attempt succeeded after a WebhookFailing.
+	WebhookRecovered Action = "webhook.recovered" // An attempt succeeded after a WebhookFailing entry.
 
-	DeliveryRedelivered Action = "delivery.redelivered" // A delivery was made due again on request.
+	DeliveryRedelivered Action = "delivery.redelivered" // A delivery was scheduled again on request.
 	RecoveryStarted     Action = "recovery.started"     // Deliveries of a time range are resent.
 
 	AccountErased  Action = "account.erased"  // All data of an account was erased.

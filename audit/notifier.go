@@ -107,8 +107,8 @@ func (n *notifier) round(ctx context.Context) time.Duration {
 	return pollEvery
 }
 
-// accounts returns the accounts with pending entries: first the host's own, which is empty, then
-// all others, beginning after the account served last.
+// accounts returns the accounts with pending entries: first the host's own account, whose name is
+// empty, then all others, beginning after the account served last.
 func (n *notifier) accounts(ctx context.Context) ([]string, error) {
 	var list []string
 	for more, after := true, ""; more; {
@@ -131,8 +131,8 @@ func (n *notifier) accounts(ctx context.Context) ([]string, error) {
 // entries remain that can be served at once, ok whether the round may continue.
 //
 // The entries are from one state of the store: for each entry of a target, the list also has the
-// earlier pending ones. Once serve skips an entry of a target, it skips the target until the next
-// round.
+// target's earlier pending entries. Once serve skips an entry of a target, it skips the target
+// until the next round.
 func (n *notifier) serve(ctx context.Context, account string, begun time.Time) (more, ok bool) {
 	timed, cancel := context.WithTimeout(ctx, storeTimeout)
 	list, err := n.store.PendingAuditEntries(timed, account, pageSize)
@@ -229,9 +229,9 @@ func (n *notifier) failed(account string, entry *Entry, err error, begun time.Ti
 	return waits
 }
 
-// lead reports whether this service holds the lease, and renews it in time. It returns false if
-// the lease has run out in between: another service may already have delivered the entries that
-// this one has read.
+// lead reports whether this service holds the lease, and renews the lease in time. It returns false
+// if the lease has run out in between: another service may already have delivered the entries that
+// this service has read.
 func (n *notifier) lead(ctx context.Context) bool {
 	if !n.renewed.IsZero() && time.Since(n.renewed) < leaseRenew {
 		return ctx.Err() == nil

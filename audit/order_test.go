@@ -17,8 +17,8 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// The wait of the failed target ends during a slow round. Its later audit entry must not be delivered
-// before the skipped one.
+// In this test the wait of a failed target ends during a slow round. Its later audit entry must not
+// be delivered before the skipped one.
 func TestRun_BackoffEndsDuringRound_KeepsOrder(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store, h := memory.New(), &host{}

@@ -12,11 +12,11 @@ import (
 
 // Config configures a [Service]. With the zero Config, entries can be listed but are not delivered.
 type Config struct {
-	// Notify receives each pending audit entry. It is called again until it returns nil: delivery is
-	// at-least-once, and repeats have the same ID. [Service.Run] makes one call at a time, in one of
-	// the processes that share a store. Entries stored while no process was running follow later.
-	// Entries of one target come in the order of its changes. The context of a call ends after 10
-	// seconds.
+	// Notify receives each pending audit entry. It is called again until it returns nil: delivery
+	// is at-least-once, and repeats have the same ID. [Service.Run] makes one call at a time, in
+	// one of the processes that share a store. Entries stored while no process was running are
+	// delivered later. Entries of one target are delivered in the order of its changes. The context
+	// of a call ends after 10 seconds.
 	//
 	// Accounts are served in turn, for 100 ms or for one call if that takes longer. After an error
 	// or a panic the entries of that target wait for a second, then for twice as long each time, up

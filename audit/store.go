@@ -15,9 +15,9 @@ import (
 // stored. A call that changes nothing, because of an error or by the method's contract, stores no
 // entry. An account has no two entries with the same ID.
 //
-// For each account a store keeps the last [MaxRoutine] entries that are [Entry.Routine]. It
-// removes older ones by the time 1,000 more are stored, even if they are pending; these are not
-// delivered. Paging continues from a position even if the entry there was removed.
+// For each account a store keeps the last [MaxRoutine] entries that are [Entry.Routine]. It removes
+// older routine entries by the time 1,000 more are stored. Removed entries are not delivered, even
+// if they were pending. Paging continues from a position even if the entry there was removed.
 //
 // When a store stores an entry, it gives it a number above 0. Of two entries of one target, the
 // entry committed later has the greater number.
@@ -35,8 +35,8 @@ type Store interface {
 	ListAuditEntries(ctx context.Context, account string, query Query) (Page, error)
 
 	// PendingAccounts returns at most limit accounts with pending entries, in ascending order of
-	// bytes, beginning after the account after. It never returns the empty account. It reads at most
-	// one entry of each account.
+	// bytes. It begins with the first account that sorts higher than after. It never returns the
+	// empty account. It reads at most one entry of each account.
 	PendingAccounts(ctx context.Context, after string, limit int) ([]string, error)
 
 	// PendingAuditEntries returns at most limit pending entries of the account, by ascending
@@ -63,7 +63,7 @@ type Numbered struct {
 
 // A Query selects entries of an account. The zero Query selects all.
 type Query struct {
-	Target  Target    // only this target; without an ID: only this kind; zero means any
+	Target  Target    // only this target, or only this kind if it has no ID; zero means any
 	Actions []Action  // only these; empty means any
 	Since   time.Time // earliest At; zero means no limit
 	Until   time.Time // At must be earlier; zero means no limit

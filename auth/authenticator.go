@@ -18,8 +18,8 @@ const HeaderName = "Api-Key"
 
 // Config configures an [Authenticator]. The zero Config works.
 type Config struct {
-	// RateLimit limits the requests of each key, with any of its values, and of all keys of an
-	// account together. Default: none.
+	// RateLimit limits the requests of each key, counting all values of the key, and of all keys of
+	// an account together. Default: none.
 	RateLimit RateLimit
 
 	// Scopes are the scopes that [Authenticator.Require] accepts. Default: the scopes of
@@ -39,21 +39,21 @@ type Config struct {
 	// storageapi.Config.Observe sets it. Default: none.
 	Observe observe.Observer
 
-	// LogRefusals logs the number of requests answered 401, and why. Each minute it logs one line at
-	// level Warn for each source with refusals, with the last known key ID. Up to 256 sources have
-	// their own line; further sources of that minute share one. Set it if no system collects the
-	// calls of Observe. storageapi.Config.LogRefusals sets it. Default: no logging.
+	// LogRefusals logs how many requests were answered 401, and why. Each minute it logs one line
+	// at level Warn for each source with refusals, with the last known key ID. Up to 256 sources
+	// have their own line; further sources in that minute share one. Set it if no system collects
+	// the calls of Observe. storageapi.Config.LogRefusals sets it. Default: no logging.
 	LogRefusals bool
 
-	// ClientAddress returns the source of a request for LogRefusals: see
-	// storageapi.Config.ClientAddress, which sets it. Default: the host of RemoteAddr.
+	// ClientAddress returns the client address that LogRefusals reports as the source of a request.
+	// storageapi.Config.ClientAddress sets and describes it. Default: the host in RemoteAddr.
 	ClientAddress func(*http.Request) string
 
 	// Logger logs failures to verify keys, such as an unavailable store. Default:
 	// slog.Default().
 	Logger *slog.Logger
 
-	// Now is the clock for RateLimit, and for the expiry of keys of requests under way. Default:
+	// Now is the clock for RateLimit and for the expiry of keys while requests run. Default:
 	// time.Now.
 	Now func() time.Time
 }
@@ -64,9 +64,9 @@ type Authenticator struct {
 	challenge challenge
 	limiters  limiters
 	scopes    *scopes.Vocabulary
-	observe   func(context.Context, observe.Authentication) // nil: none
-	refusals  *refusalLog                                   // nil: none
-	observed  bool                                          // observe or refusals is set
+	observe   func(context.Context, observe.Authentication) // nil means none
+	refusals  *refusalLog                                   // nil means none
+	observed  bool                                          // whether observe or refusals is set
 	log       *slog.Logger
 
 	running *running
@@ -105,10 +105,9 @@ func New(verifier Verifier, config Config) (*Authenticator, error) {
 	return a, nil
 }
 
-// Authenticate returns the principal of the key in a request's header. It does not count
-// the request against the [RateLimit]. If the header is missing or repeated, or the key is
-// invalid, the error wraps [ErrUnauthorized]. Any other error means that the key could not be
-// verified.
+// Authenticate returns the principal of the key in a request's header. The request does not count
+// against the [RateLimit]. If the header is missing or repeated, or the key is invalid, the error
+// wraps [ErrUnauthorized]. Any other error means that the key could not be verified.
 func (a *Authenticator) Authenticate(r *http.Request) (Principal, error) {
 	v := a.verdict(r)
 	c, err := a.authenticate(r, v)
@@ -137,25 +136,24 @@ func (a *Authenticator) authenticate(r *http.Request, v *verdict) (caller, error
 	return caller{verified: p, verifier: a.verifier, token: value(token), verdict: v}, err
 }
 
-// Require returns a handler that passes a request to next if it carries a valid key with the scope.
-// [PrincipalFrom] then returns the caller. Otherwise it answers the request itself: 401
+// Require returns a handler that passes a request to next if the request carries a valid key with
+// the scope; in next, [PrincipalFrom] returns the caller. Other requests it answers itself: 401
 // UNAUTHORIZED without a valid key, 429 RATE_LIMIT_EXCEEDED if the key has made too many requests,
 // 403 FORBIDDEN without the scope, 500 INTERNAL_ERROR if the key could not be verified.
 //
 // With a [RateLimit], every response to a valid key reports the remaining quota of the key or of
-// its account, whichever is smaller: X-RateLimit-Limit (requests in a burst), X-RateLimit-Remaining
-// (requests that can be made now) and X-RateLimit-Reset (seconds until the burst is full again). A
-// 429 also has Retry-After (seconds until the next request is admitted). A request that passes two
-// guards counts twice.
+// its account, whichever is smaller, in X-RateLimit-Limit (requests in a burst),
+// X-RateLimit-Remaining (requests that can be made now) and X-RateLimit-Reset (seconds until the
+// burst is full again). A 429 also has Retry-After (seconds until the next request is admitted). A
+// request that passes two guards counts twice.
 //
-// The context of the request ends with its key: it is canceled when the key is deleted, expires or
-// is erased with its account, and at the end of the grace period of a rotated value.
-// [context.Cause] returns the reason, such as [ErrKeyDeleted]. So a handler that stops when its
-// context ends stops downloads and streams of a revoked key. A route can decline this, see
-// [OutlivesKey].
+// The request's context ends when its key does: when the key is deleted, expires or is erased with
+// its account, or when the grace period of a rotated value ends. [context.Cause] returns the
+// reason, such as [ErrKeyDeleted]. So a handler that stops when its context ends also stops
+// downloads and streams when their key is revoked. A route can opt out with [OutlivesKey].
 //
-// Require panics if scope is not in [Config.Scopes] or next is nil: a mistake in either could
-// leave a route open, or closed to everyone.
+// Require panics if scope is not in [Config.Scopes] or next is nil, because either mistake could
+// leave a route open to everyone or closed to everyone.
 func (a *Authenticator) Require(scope scopes.Scope, next http.Handler, options ...RouteOption) http.Handler {
 	if !a.scopes.Has(scope) {
 		panic(fmt.Sprintf("auth: Require: unknown scope %q; declare a host's own scopes in storageapi.Config.Scopes", scope))
@@ -179,12 +177,12 @@ type RouteOption func(*route)
 
 type route struct{ outlivesKey bool }
 
-// OutlivesKey lets the requests of a route go on after their key has ended, for work that must not
-// stop half-way. Such a handler can call [Recheck].
+// OutlivesKey lets the requests of a route continue after their key has ended. Use it for work that
+// must not stop halfway; the handler can call [Recheck].
 func OutlivesKey() RouteOption { return func(r *route) { r.outlivesKey = true } }
 
-// Handler is [Authenticator.Require] without a scope: every valid key passes, and next
-// authorizes it. Handler panics if next is nil.
+// Handler is like [Authenticator.Require], but requires no scope. Every valid key passes, and next
+// decides what the key may do. Handler panics if next is nil.
 func (a *Authenticator) Handler(next http.Handler, options ...RouteOption) http.Handler {
 	if next == nil {
 		panic("auth: Handler: nil handler")
@@ -216,8 +214,8 @@ func (a *Authenticator) Handler(next http.Handler, options ...RouteOption) http.
 	})
 }
 
-// begin verifies the key of a request and returns the context for its handler, which must leave
-// running in the end.
+// begin verifies the key of a request and returns the context for its handler. In the end the
+// caller must remove that context from running.
 func (a *Authenticator) begin(r *http.Request, v *verdict, of route) (*guarded, error) {
 	for {
 		changes := a.running.changes.Load()
@@ -247,9 +245,9 @@ func (a *Authenticator) logFailure(request context.Context, err error) {
 	a.log.ErrorContext(ctx, "storageapi: API key not verified", "error", err)
 }
 
-// Close logs the refusals of the current minute for [Config.LogRefusals], and stops watching for
-// changes of keys by other processes. The Authenticator remains usable, and Close may be called
-// again.
+// Close logs the refusals of the current minute for [Config.LogRefusals] and stops watching for
+// changes that other processes make to keys. The Authenticator remains usable, and Close may be
+// called again.
 func (a *Authenticator) Close() {
 	a.watch.close()
 	if a.refusals != nil {
@@ -257,6 +255,6 @@ func (a *Authenticator) Close() {
 	}
 }
 
-// Forget discards this process's [RateLimit] count of an account that was erased and may be
-// created again. About 16 bytes may remain for each of its keys; they do not identify the key.
+// Forget discards this process's [RateLimit] count for an erased account, whose name may be used
+// again. About 16 bytes may remain for each of its keys; they do not identify the key.
 func (a *Authenticator) Forget(account string) { a.limiters.accounts.forget(account) }

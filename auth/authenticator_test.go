@@ -16,7 +16,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// principal is a handler that answers with the caller.
+// principal is a handler that responds with the caller.
 var principal = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	p, ok := auth.PrincipalFrom(r.Context())
 	if !ok {
@@ -91,7 +91,7 @@ func TestRequire_MissingOrInvalidKey_AnswersIdentically(t *testing.T) {
 		"Api_key": "reader", "Cookie": "Api-Key=reader", "Proxy-Authorization": "reader", "api-key": "reader",
 	} {
 		r := request()
-		r.Header[name] = []string{value} // not canonicalized, as only net/http does that to api-key
+		r.Header[name] = []string{value} // not canonicalized: only net/http does that
 		tests["only in "+name] = r
 	}
 	for _, query := range []string{"api-key=reader", "Api-Key=reader", "api_key=reader", "apiKey=reader", "key=reader"} {

@@ -13,20 +13,20 @@ type Action string
 
 // The actions of the library's own routes.
 const (
-	ReadKeys      Action = "read keys"      // list keys, get one
+	ReadKeys      Action = "read keys"      // list keys, or get one
 	CreateKey     Action = "create key"     // for the caller's account
-	UpdateKey     Action = "update key"     // rename it
-	RotateKey     Action = "rotate key"     // give it another value
+	UpdateKey     Action = "update key"     // rename a key
+	RotateKey     Action = "rotate key"     // give a key a new value
 	DeleteKey     Action = "delete key"     // in the caller's account
-	ReadWebhooks  Action = "read webhooks"  // list webhooks, get one
+	ReadWebhooks  Action = "read webhooks"  // list webhooks, or get one
 	CreateWebhook Action = "create webhook" // for the caller's account
-	UpdateWebhook Action = "update webhook" // change it, rotate its secret, test it, resend deliveries
+	UpdateWebhook Action = "update webhook" // change a webhook, rotate its secret, test it, resend deliveries
 	DeleteWebhook Action = "delete webhook" // in the caller's account
 	ReadAudit     Action = "read audit"     // list changes to keys and webhooks, and their actors
-	ReadEvents    Action = "read events"    // list events, get the body of one
+	ReadEvents    Action = "read events"    // list events, or get the body of one
 )
 
-// ReadOnly reports whether the action changes nothing, for callers who may only look.
+// ReadOnly reports whether the action changes nothing. Hosts use it for callers who may only read.
 func (a Action) ReadOnly() bool {
 	switch a {
 	case ReadKeys, ReadWebhooks, ReadAudit, ReadEvents:
@@ -35,35 +35,40 @@ func (a Action) ReadOnly() bool {
 	return false
 }
 
-// An Access is an action on a target in the caller's own account. Requests for a target of
-// another account are answered 404 without a call of the [Authorize] function.
+// An Access is an action on a target in the caller's own account. For a target in another account,
+// the API answers 404 without calling the [Authorize] function.
 type Access struct {
 	Action Action
 
-	// Target describes the key, webhook or events. It is nil in the first check, before the
-	// request's body is read, which asks whether the caller may perform this action on any target at
-	// all.
+	// Target describes the key, webhook or events. It is nil in the first check, which happens
+	// before the request's body is read and asks whether the caller may perform this action on any
+	// target at all.
 	Target *Target
 
-	// EventScopes are the read scopes that all known event types require. They are set for actions
+	// EventScopes are the read scopes required by all known event types. They are set for actions
 	// on webhooks or events.
 	EventScopes scopes.Set
 }
 
 // A Target is the key, webhook or events of an [Access].
+//
+// Scopes are the scopes of a key. For a webhook, they are the read scopes that its events require,
+// and for an update of the webhook also those that its past and new events require. For events,
+// they are the read scopes that the event types require.
 type Target struct {
-	ID        string     // empty for a target that does not exist yet, and for all events of some types
-	Scopes    scopes.Set // key: its scopes; webhook: the read scopes behind its events, for an update including past and new events; events: the read scopes behind their types
+	ID        string     // empty if the target does not exist yet, or is all events of some types
+	Scopes    scopes.Set // see above
 	ExpiresAt time.Time  // when a key expires; zero means never
 }
 
 // ErrForbidden is returned by an [Authorize] function that refuses an action.
 var ErrForbidden = errors.New("this API key does not have permission for this action")
 
-// A ScopeError is the error of an [Authorize] function for a caller that lacks scopes. The 403
-// then names the scopes for programs, see [Authenticator.WriteForbidden]. It wraps [ErrForbidden].
+// A ScopeError is returned by an [Authorize] function if the caller lacks scopes. The 403 then
+// lists the scopes in a form that programs can read, see [Authenticator.WriteForbidden]. It wraps
+// [ErrForbidden].
 type ScopeError struct {
-	Required scopes.Set // a caller that has them, too, may perform the action
+	Required scopes.Set // a caller that also has these scopes may perform the action
 }
 
 func (e *ScopeError) Error() string { return ErrForbidden.Error() }
@@ -74,7 +79,7 @@ func (e *ScopeError) Unwrap() error { return ErrForbidden }
 // the action. An error that wraps [ErrForbidden] is answered 403 FORBIDDEN, any other error 500.
 // It must be safe for concurrent use.
 //
-// It is not called for GET /v2/api-keys/self, which returns any valid key's own data.
+// It is not called for GET /v2/api-keys/self, which any valid key may use to read its own data.
 //
 // For an action with a target it is called twice: first without the target, then with it.
 type Authorize func(ctx context.Context, caller Principal, access Access) error
@@ -84,22 +89,22 @@ type Authorize func(ctx context.Context, caller Principal, access Access) error
 var eventScopes = scopes.Of(scopes.FilesRead, scopes.AccountRead)
 
 // LeastPrivilege is the default [Authorize] function. It works with the scopes of docs/spec.md,
-// section 5, which leaves these rules open:
+// section 5. That section leaves the rules open, so LeastPrivilege defines them:
 //
-//   - A key can create, update, rotate and delete keys that expire no later than it does and whose
+//   - A key can create, update, rotate and delete keys that expire no later than itself and whose
 //     scopes, declared or not, it holds. So it can update and rotate itself. It can always delete
 //     itself.
-//   - Creating, updating or deleting a webhook requires the read scope for each of
-//     its events: a caller subscribes only to events that it may read.
-//   - A value that a rotation has replaced cannot manage anything. The keys and webhooks that it
-//     creates or changes would outlive it, so a leaked value could keep its access past the end of
-//     the grace period. It can still delete its own key.
+//   - Creating, updating or deleting a webhook requires the read scope for each of its events, so
+//     that a caller subscribes only to events that it may read.
+//   - A value that a rotation has replaced cannot manage anything except to delete its own key. The
+//     keys and webhooks that it creates or changes would outlive it, so someone with a leaked value
+//     could keep access after the grace period ends.
 //   - Reading keys, webhooks or the audit log requires account:read.
-//   - Reading events and their bodies requires the read scope for their types, like
-//     subscribing to them.
+//   - Reading events and their bodies requires the read scope for their types, as subscribing to
+//     them does.
 //
 // An unknown action is refused. If more scopes would allow an action, the error is a [*ScopeError].
-// It does not reveal the scopes of an existing key or webhook to a caller without account:read.
+// To a caller without account:read, it does not reveal the scopes of an existing key or webhook.
 func LeastPrivilege(_ context.Context, caller Principal, access Access) error {
 	if leastPrivilege(caller, access) {
 		return nil
@@ -112,8 +117,8 @@ func LeastPrivilege(_ context.Context, caller Principal, access Access) error {
 	return ErrForbidden
 }
 
-// requiredScopes returns scopes that the access requires. If those of the target are hidden from
-// the caller, it returns scopes that usually include them, or none.
+// requiredScopes returns scopes that the access requires. If the caller may not see the target's
+// scopes, it returns scopes that usually include them, or none.
 func requiredScopes(caller Principal, access Access) scopes.Set {
 	target := access.Target
 	switch access.Action {

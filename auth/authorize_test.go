@@ -17,7 +17,7 @@ const (
 
 const self = "key_caller"
 
-// These types are the callers in the tests: a key with its current value, or with a value that a
+// The callers in the tests: caller uses the current value of its key, and replaced a value that a
 // rotation has replaced.
 type (
 	principaler interface {
@@ -84,7 +84,7 @@ func TestLeastPrivilege(t *testing.T) {
 		{caller{nothing, never}, auth.ReadWebhooks, anything, deny},
 		{caller{readAcct, never}, auth.ReadWebhooks, &target{"wh_1", readFiles, never}, allow},
 
-		// Any key passes the first check: the target decides.
+		// Any key passes the first check, because the decision depends on the target.
 		{caller{readFiles, never}, auth.CreateKey, anything, allow},
 		{caller{nothing, never}, auth.CreateKey, anything, allow},
 		{caller{readFiles, never}, auth.UpdateKey, anything, allow},
@@ -114,7 +114,7 @@ func TestLeastPrivilege(t *testing.T) {
 		{caller{readFiles, soon}, auth.CreateKey, &target{"", readFiles, never}, deny},
 		{caller{all, soon}, auth.CreateKey, &target{"", readFiles, never}, deny},
 
-		// Updating a key requires the same …
+		// Updating a key requires both …
 		{caller{both, never}, auth.UpdateKey, &target{"key_other", readFiles, never}, allow},
 		{caller{both, later}, auth.UpdateKey, &target{"key_other", readFiles, soon}, allow},
 		{caller{readFiles, never}, auth.UpdateKey, &target{"key_other", both, never}, deny},
@@ -160,7 +160,7 @@ func TestLeastPrivilege(t *testing.T) {
 		{replaced{readFiles, later}, auth.DeleteKey, &target{"key_other", readFiles, soon}, deny},
 		{replaced{readFiles, later}, auth.CreateKey, &target{"", both, soon}, deny},
 
-		// It cannot manage webhooks, which do not expire. It may read.
+		// A replaced value cannot manage webhooks either, because they do not expire. It can read.
 		{replaced{all, soon}, auth.CreateWebhook, anything, deny},
 		{replaced{all, soon}, auth.UpdateWebhook, anything, deny},
 		{replaced{all, soon}, auth.DeleteWebhook, anything, deny},
@@ -170,7 +170,7 @@ func TestLeastPrivilege(t *testing.T) {
 		{replaced{readAcct, soon}, auth.ReadWebhooks, anything, allow},
 		{replaced{readAcct, soon}, auth.ReadKeys, anything, allow},
 
-		// A key may always delete itself, also with a replaced value.
+		// A key may always delete itself, even with a replaced value.
 		{caller{readFiles, never}, auth.DeleteKey, &target{self, readFiles, never}, allow},
 		{replaced{readFiles, soon}, auth.DeleteKey, &target{self, readFiles, never}, allow},
 		{replaced{readFiles, soon}, auth.DeleteKey, &target{self, readFiles, soon}, allow},
@@ -234,7 +234,7 @@ func TestLeastPrivilege_MoreScopesWouldAllow_NamesThem(t *testing.T) {
 		caller caller
 		action auth.Action
 		target *auth.Target
-		want   string // empty: no *ScopeError
+		want   string // empty means no *ScopeError
 	}{
 		{caller{"files:read", soon}, auth.ReadKeys, nil, "account:read"},
 		{caller{"files:read", soon}, auth.ReadAudit, nil, "account:read"},
@@ -244,7 +244,7 @@ func TestLeastPrivilege_MoreScopesWouldAllow_NamesThem(t *testing.T) {
 		{caller{"account:read", soon}, auth.ReadEvents, other("files:read"), "files:read"},
 		{caller{"account:read", time.Time{}}, auth.DeleteKey, other("files:read secrets:read"), "files:read secrets:read"},
 		{caller{"files:read", time.Time{}}, auth.CreateKey, &auth.Target{Scopes: set(t, "files:read files:write")}, "files:read files:write"},
-		// Scopes would not help a key that expires too early.
+		// More scopes would not help a key that expires too early.
 		{caller{"files:read", soon}, auth.CreateKey, &auth.Target{Scopes: set(t, "files:read files:write")}, ""},
 		// A caller without account:read does not learn the scopes of existing keys and webhooks.
 		{caller{"files:read", time.Time{}}, auth.DeleteKey, other("secrets:read"), ""},
@@ -263,8 +263,8 @@ func TestLeastPrivilege_MoreScopesWouldAllow_NamesThem(t *testing.T) {
 	}
 }
 
-// The check without a target must not refuse what the check with a target would allow: the request
-// would be answered 403 instead of 201.
+// The check without a target must not refuse an access that the check with a target would allow, or
+// the request would be answered 403 instead of 201.
 func TestLeastPrivilege_WithoutTarget_IsNoStricter(t *testing.T) {
 	type action = auth.Action
 	for _, a := range []action{
@@ -298,7 +298,7 @@ func TestAction_ReadOnly_IsTrueForReadsOnly(t *testing.T) {
 	}
 }
 
-// set parses scopes separated by spaces; "*" is all of them.
+// set parses scopes separated by spaces; "*" means all scopes.
 func set(t *testing.T, names string) scopes.Set {
 	t.Helper()
 	if names == "*" {
@@ -311,7 +311,7 @@ func set(t *testing.T, names string) scopes.Set {
 	return parsed
 }
 
-// Two missing IDs must not match.
+// A caller and a target that both lack an ID are not the same key.
 func TestLeastPrivilege_KeyAndTargetWithoutID_RefusesDelete(t *testing.T) {
 	caller := auth.Principal{Account: "acct", Scopes: scopes.Of(scopes.FilesRead)}
 	access := auth.Access{Action: auth.DeleteKey, Target: &auth.Target{Scopes: scopes.All()}}

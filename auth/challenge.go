@@ -14,7 +14,8 @@ const (
 	maxRealm     = 64
 )
 
-// A challenge is how the API asks for a key: the schemes it accepts, and the text of a 401.
+// A challenge describes how the API asks for a key: which schemes it accepts, and the text of a
+// 401.
 type challenge struct {
 	bearer  bool
 	schemes []string // values of WWW-Authenticate
@@ -38,7 +39,7 @@ func newChallenge(config *Config) (challenge, error) {
 	return c, nil
 }
 
-// set sets WWW-Authenticate, with more parameters after each realm.
+// set sets WWW-Authenticate and appends the parameters in more after each realm.
 func (c *challenge) set(w http.ResponseWriter, more string) {
 	header := w.Header()
 	header.Del("WWW-Authenticate")
@@ -47,15 +48,15 @@ func (c *challenge) set(w http.ResponseWriter, more string) {
 	}
 }
 
-// Token returns the key of a request, for [apikeys.KeyService.Credential] and similar methods. It
-// is empty unless the request has exactly one: in the Api-Key header or, with [Config.Bearer], in
-// the Authorization header. Token does not verify the key.
+// Token returns the key in a request, for [apikeys.KeyService.Credential] and similar methods. It
+// returns "" unless the request has exactly one key: in the Api-Key header or, with
+// [Config.Bearer], in the Authorization header. Token does not verify the key.
 func (a *Authenticator) Token(r *http.Request) string {
 	token, _ := a.challenge.token(r)
 	return token
 }
 
-// token returns the key of a request, or false unless the request has exactly one.
+// token returns the key in a request. ok is false unless the request has exactly one.
 func (c *challenge) token(r *http.Request) (token string, ok bool) {
 	values := r.Header[HeaderName]
 	if !c.bearer {
@@ -81,16 +82,17 @@ func (c *challenge) token(r *http.Request) (token string, ok bool) {
 	return token, true
 }
 
-// WriteUnauthorized answers 401 UNAUTHORIZED. The response is byte-identical for every
-// kind of invalid key.
+// WriteUnauthorized answers 401 UNAUTHORIZED. The response is byte-identical for every kind of
+// invalid key, and for a missing one.
 func (a *Authenticator) WriteUnauthorized(w http.ResponseWriter) {
 	a.challenge.set(w, "")
 	WriteError(w, http.StatusUnauthorized, CodeUnauthorized, a.challenge.message)
 }
 
-// WriteForbidden answers 403 FORBIDDEN. required are scopes that would allow the request, or empty
-// if none would. Programs find them in the error's member requiredScopes, and in WWW-Authenticate
-// as in RFC 6750, section 3: error="insufficient_scope", scope="files:read files:write".
+// WriteForbidden answers 403 FORBIDDEN. required are scopes that would allow the request; it is
+// empty if no scopes would. Programs find these scopes in the error's field requiredScopes and, as
+// in RFC 6750, section 3, in WWW-Authenticate: error="insufficient_scope", scope="files:read
+// files:write".
 func (a *Authenticator) WriteForbidden(w http.ResponseWriter, message string, required scopes.Set) {
 	body := errorBody{Code: CodeForbidden, Message: message}
 	if !required.IsEmpty() {

@@ -1,9 +1,9 @@
-// Package auth authenticates requests by their Api-Key header and guards
-// handlers, the library's own and the host's alike (docs/spec.md, section 5).
+// Package auth authenticates requests by their Api-Key header and guards the handlers of the
+// library and of the host (docs/spec.md, section 5).
 //
 //	mux.Handle("GET /v2/environments", api.Auth.Require(scopes.EnvironmentsRead, list))
 //
-// Inside the handler, [PrincipalFrom] returns the caller. A request without a valid key never
+// In a guarded handler, [PrincipalFrom] returns the caller. A request without a valid key never
 // reaches the handler: it is answered 401 UNAUTHORIZED. A valid key without the scope is answered
 // 403 FORBIDDEN.
 //
@@ -11,7 +11,7 @@
 //
 // A request passes the guard as soon as its header has arrived. A handler that waits for the body
 // must call [Recheck] before it acts on the body, because the key may have been deleted or rotated
-// in the meantime.
+// meanwhile.
 //
 // # The Api-Key header
 //
@@ -20,8 +20,8 @@
 //
 // # Rate limits
 //
-// [Config.RateLimit] limits the requests of each key and of each account, to the library's routes
-// and the host's alike. It is off by default.
+// [Config.RateLimit] limits the requests of each key and of each account, to the routes of both the
+// library and the host. It is off by default.
 //
 // # Authorization beyond scopes
 //

@@ -14,7 +14,7 @@ const (
 	CodeValidation           = "VALIDATION_ERROR"       // 400: the message and the member field name the invalid field
 	CodeNotFound             = "NOT_FOUND"              // 404
 	CodeMethodNotAllowed     = "METHOD_NOT_ALLOWED"     // 405, with Allow
-	CodeConflict             = "CONFLICT"               // 409: the state does not allow it
+	CodeConflict             = "CONFLICT"               // 409: the current state forbids it
 	CodePreconditionFailed   = "PRECONDITION_FAILED"    // 412: If-Match does not match
 	CodePayloadTooLarge      = "PAYLOAD_TOO_LARGE"      // 413
 	CodeUnsupportedMediaType = "UNSUPPORTED_MEDIA_TYPE" // 415
@@ -23,30 +23,29 @@ const (
 	CodeUnavailable          = "SERVICE_UNAVAILABLE"    // 503, with Retry-After: the store is unavailable; the message says whether the request may have taken effect
 )
 
-// ErrUnavailable is wrapped by a store's errors while the store cannot be reached or written, for
-// example because of a full disk. The call has had no effect, and may succeed later.
+// ErrUnavailable means that the store cannot be reached or written, for example because of a full
+// disk. Errors of a store wrap it. The call has had no effect, and may succeed later.
 var ErrUnavailable = errors.New("the store is unavailable")
 
-// ErrInterrupted is wrapped by a store's errors if a write was interrupted, for example by a lost
-// connection. The write may have taken effect. The same call may succeed later.
+// ErrInterrupted means that a write was interrupted, for example by a lost connection. Errors of a
+// store wrap it. The write may have taken effect. The same call may succeed later.
 var ErrInterrupted = errors.New("the store was interrupted; the change may have taken effect")
 
 // WriteError answers a request with the error body of docs/spec.md, section 7,
-// {"error":{"code":…,"message":…}} and a newline. Hosts use it so that their own routes
-// fail in the same shape as the library's. The message is shown to the client and must
-// not contain a secret.
+// {"error":{"code":…,"message":…}} and a newline. With it, a host's own routes report errors in the
+// same format as the library's. The message is shown to the client and must not contain a secret.
 func WriteError(w http.ResponseWriter, status int, code, message string) {
 	writeError(w, status, errorBody{Code: code, Message: message})
 }
 
 // WriteInvalid answers 400 VALIDATION_ERROR for one field of the body, query parameter or header of
-// a request. The rule follows the field's name in the message: "name is required.". The error body
-// also has the name in its member field.
+// a request. The message is the field's name followed by the rule: "name is required.". The name is
+// also in the field "field" of the error.
 func WriteInvalid(w http.ResponseWriter, field, rule string) {
 	writeError(w, http.StatusBadRequest, errorBody{Code: CodeValidation, Message: field + " " + rule + ".", Field: field})
 }
 
-// An errorBody is the member error of an error response.
+// An errorBody is the value of "error" in an error response.
 type errorBody struct {
 	Code           string   `json:"code"`
 	Message        string   `json:"message"`
@@ -60,7 +59,7 @@ func writeError(w http.ResponseWriter, status int, body errorBody) {
 	encoder.SetEscapeHTML(false) // "<" is easier to read unescaped
 	_ = encoder.Encode(struct {
 		Error errorBody `json:"error"`
-	}{body}) // strings always encode
+	}{body}) // encoding strings cannot fail
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
@@ -72,9 +71,9 @@ func WriteInternal(w http.ResponseWriter) {
 	WriteError(w, http.StatusInternalServerError, CodeInternal, "Something went wrong on our side. Try again later.")
 }
 
-// WriteFailure answers a request that failed through no fault of the client: 503
-// SERVICE_UNAVAILABLE with Retry-After if err is [ErrUnavailable] or [ErrInterrupted], otherwise as
-// [WriteInternal].
+// WriteFailure answers a request that failed through no fault of the client. If err is
+// [ErrUnavailable] or [ErrInterrupted], it answers 503 SERVICE_UNAVAILABLE with Retry-After,
+// otherwise it calls [WriteInternal].
 func WriteFailure(w http.ResponseWriter, err error) {
 	var message string
 	switch {

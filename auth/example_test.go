@@ -57,8 +57,8 @@ func Example() {
 	// 403 {"error":{"code":"FORBIDDEN","message":"This requires an API key with the scope environments:write.","requiredScopes":["environments:write"]}}
 }
 
-// An upload takes as long as the client likes. After it has arrived, the handler checks that the
-// key is still valid.
+// An upload can take a long time. Once it has arrived, the handler checks that the key is still
+// valid.
 func ExampleRecheck() {
 	authenticator, err := auth.New(oneKey{}, auth.Config{})
 	if err != nil {
@@ -90,7 +90,7 @@ func ExampleRecheck() {
 	// Output: 200 7 bytes stored for acct_1
 }
 
-// untilDone reads a file until the context of a request ends.
+// untilDone is a file that can be read until ctx is done.
 type untilDone struct {
 	io.ReadSeeker
 	ctx context.Context
@@ -103,7 +103,7 @@ func (r untilDone) Read(p []byte) (int, error) {
 	return r.ReadSeeker.Read(p)
 }
 
-// A download ends with its key, although http.ServeContent does not look at the context.
+// A download ends when its key does, although http.ServeContent does not check the context.
 func ExampleAuthenticator_Require_download() {
 	authenticator, err := auth.New(oneKey{}, auth.Config{})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// keys is a Verifier that knows some tokens. For "broken" it returns errBroken.
+// keys is a Verifier that accepts the tokens in the map. For "broken" it returns errBroken.
 type keys map[string]auth.Principal
 
 var errBroken = errors.New("disk /dev/sda1 is full")
@@ -37,7 +37,7 @@ var (
 	allKeys = keys{"reader": reader, "writer": writer, "": reader, "reader, reader": reader}
 )
 
-// newAuthenticator returns an Authenticator that knows allKeys, and its log.
+// newAuthenticator returns an Authenticator that accepts allKeys, and the buffer with its log.
 func newAuthenticator(t *testing.T) (*auth.Authenticator, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer

@@ -18,22 +18,22 @@ type Principal struct {
 	KeyID     string     // the key's ID, "key_…"
 	Scopes    scopes.Set // the key's scopes; undeclared ones are in Scopes.Unknown
 	ExpiresAt time.Time  // when the value in the request expires; zero means never
-	Replaced  bool       // a rotation has replaced this value, which is in its grace period
+	Replaced  bool       // a rotation has replaced this value, and its grace period is running
 
 	// Name is the key's name, and Hint is the hint of the value in the request, for the audit log
 	// and logs. Both are empty if the Verifier does not set them.
 	Name, Hint string
 }
 
-// CanManage reports whether the principal holds all scopes of the key and expires no earlier than
-// the key. [LeastPrivilege] requires this for managing the key.
+// CanManage reports whether p holds all scopes of the key and expires no earlier than the key.
+// [LeastPrivilege] requires this of a caller that manages the key.
 func (p Principal) CanManage(key Target) bool {
 	outlives := p.ExpiresAt.IsZero() || !key.ExpiresAt.IsZero() && !key.ExpiresAt.After(p.ExpiresAt)
 	return outlives && p.Scopes.Covers(key.Scopes)
 }
 
-// ErrUnauthorized is returned for a malformed, unknown, deleted or expired key, without revealing
-// which of these applies. Use [errors.Is].
+// ErrUnauthorized is returned for a malformed, unknown, deleted or expired key. It does not reveal
+// which of these applies. Test for it with [errors.Is].
 var ErrUnauthorized = errors.New("missing, invalid or expired API key")
 
 // A Verifier turns the value of an Api-Key header into a Principal.
@@ -46,18 +46,18 @@ type Verifier interface {
 }
 
 // A Rechecker is a [Verifier] whose Verify method may answer from a cache. [Recheck] calls its
-// Recheck method, which must not use the cache. For other Verifiers it calls Verify.
+// Recheck method, which must bypass the cache. For other Verifiers, [Recheck] calls Verify.
 //
-// The Recheck method verifies a value that Verify has attributed to p. It returns the current
-// principal, whose Replaced and ExpiresAt may differ from p.
+// The Recheck method verifies a value that Verify has already accepted with principal p. It returns
+// the current principal, whose Replaced and ExpiresAt may differ from p.
 type Rechecker interface {
 	Recheck(ctx context.Context, p Principal, token string) (Principal, error)
 }
 
-// Recheck verifies the key of a guarded request once more and returns its principal; ctx is the
-// request's. A handler must call it after waiting for the client, in particular for the body, and
-// before acting: otherwise a client could hold a request open and act with a key that was deleted
-// in the meantime. The result is valid only at the time of the call.
+// Recheck verifies the key of a guarded request once more and returns its principal. ctx is the
+// context of that request. A handler must call Recheck after waiting for the client, in particular
+// for the body, and before acting: otherwise a client could hold a request open and act with a key
+// that was deleted meanwhile. The result is valid only at the time of the call.
 //
 // Recheck returns an error that wraps [ErrUnauthorized] if the key is no longer valid or the
 // request is not guarded, and any other error if the key could not be verified. The call does not
@@ -82,16 +82,16 @@ func Recheck(ctx context.Context) (Principal, error) {
 
 type callerKey struct{}
 
-// A caller holds the values that a guarded request's context carries.
+// A caller holds the values that the context of a guarded request carries.
 type caller struct {
 	verified Principal
-	verifier Verifier // nil means not verified
+	verifier Verifier // nil if the principal was not verified
 	token    value
-	verdict  *verdict   // nil means not observed
+	verdict  *verdict   // nil if the request is not observed
 	other    *Principal // replaces verified, see WithPrincipal
 }
 
-// recheck verifies the key again, without a cache.
+// recheck verifies the key again and bypasses any cache.
 func (c *caller) recheck(ctx context.Context) (Principal, error) {
 	again, ok := c.verifier.(Rechecker)
 	if !ok {
@@ -101,13 +101,14 @@ func (c *caller) recheck(ctx context.Context) (Principal, error) {
 	return c.unmoved(p, err)
 }
 
-// verify verifies the key again.
+// verify verifies the key again, possibly from a cache.
 func (c *caller) verify(ctx context.Context) (Principal, error) {
 	p, err := c.verifier.Verify(ctx, string(c.token))
 	return c.unmoved(p, err)
 }
 
-// verifyOrRecheck verifies the key again. It uses a cache, but not to refuse the key.
+// verifyOrRecheck verifies the key again. It accepts a cached success, but refuses a key only after
+// bypassing the cache.
 func (c *caller) verifyOrRecheck(ctx context.Context) (Principal, error) {
 	p, err := c.verify(ctx)
 	if errors.Is(err, ErrUnauthorized) {
@@ -137,17 +138,17 @@ type guarded struct {
 	caller caller
 
 	lease atomic.Pointer[lease]
-	shard *runningShard // nil: the request outlives its key
+	shard *runningShard // nil if the request outlives its key
 
-	// Guarded by the shard.
+	// These fields are guarded by the shard's mutex.
 	next, previous *guarded
-	expiresAt      int64 // in Unix milliseconds, which need less room than a time; 0: never
-	replaced       bool  // at expiresAt, the value ends rather than the key
-	seen           bool  // by running.lasting
+	expiresAt      int64 // Unix milliseconds, which are smaller than a time.Time; 0 means never
+	replaced       bool  // at expiresAt only the value ends, not the key
+	seen           bool  // set by running.lasting
 	left           bool
 }
 
-// Format hides the caller, because fmt does not call the Format method of an unexported field.
+// Format hides the caller, because fmt would not call Format methods of its unexported fields.
 func (g *guarded) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("auth: guarded context")) }
 
 func (g *guarded) Value(key any) any {
@@ -160,13 +161,13 @@ func (g *guarded) Value(key any) any {
 	return g.Context.Value(key)
 }
 
-// A value is the value of a key. It prints as "[redacted]".
+// A value is a value of a key. It prints as "[redacted]".
 type value string
 
 func (value) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[redacted]")) }
 
-// WithPrincipal returns a context that carries p, for hosts that test their handlers. It does not
-// change the key that [Recheck] verifies.
+// WithPrincipal returns a context in which [PrincipalFrom] returns p, for hosts that test their
+// handlers. [Recheck] still verifies the key of the original request.
 func WithPrincipal(ctx context.Context, p Principal) context.Context {
 	var changed caller
 	if c, _ := ctx.Value(callerKey{}).(*caller); c != nil {
@@ -176,8 +177,8 @@ func WithPrincipal(ctx context.Context, p Principal) context.Context {
 	return &guarded{Context: ctx, caller: changed}
 }
 
-// PrincipalFrom returns the principal of the request that ctx belongs to; ok
-// is false outside a guarded handler.
+// PrincipalFrom returns the principal of the request that ctx belongs to. Outside a guarded
+// handler, ok is false.
 func PrincipalFrom(ctx context.Context) (p Principal, ok bool) {
 	c, _ := ctx.Value(callerKey{}).(*caller)
 	if c == nil {

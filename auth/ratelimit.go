@@ -15,22 +15,22 @@ import (
 // algorithm (GCRA), a form of token bucket. The zero RateLimit sets no limit. Rejected requests do
 // not count.
 //
-// Each process counts separately, up to 262,144 keys and as many accounts at a time. If more are in
-// use at once, some may exceed their limit.
+// Each process counts separately. It counts up to 262,144 keys and as many accounts at a time. If
+// more are in use at once, some may exceed their limit.
 type RateLimit struct {
-	// PerSecond is the sustained rate of requests per second of a key: the rate at which tokens
-	// return. 0: unlimited.
+	// PerSecond is the sustained rate of requests per second of a key, that is, the rate at which
+	// tokens return. 0 means unlimited.
 	PerSecond float64
 
-	// Burst is the number of requests that a key may make at once after a pause: the size of the
-	// bucket. Raise it for clients that send requests in bursts. The maximum is the number of
-	// requests that PerSecond allows in a year. Default: PerSecond, rounded up.
+	// Burst is the number of requests that a key may make at once after a pause, that is, the size
+	// of the bucket. Raise it for clients that send requests in bursts. The maximum is the number
+	// of requests that PerSecond allows in a year. Default: PerSecond, rounded up.
 	Burst int
 
-	// PerAccount limits all keys of an account together, as a multiple of the limit of a single key,
-	// so that creating keys does not raise the limit without bound. 1 gives an account the limit of
-	// a single key; raise it for accounts with many applications. Maximum: 1,000,000; negative:
-	// unlimited. Default: 4.
+	// PerAccount limits all keys of an account together, as a multiple of the limit of a single
+	// key, so that a client cannot raise its limit by creating more keys. With 1 an account has the
+	// limit of a single key; raise it for accounts with many applications. Maximum: 1,000,000.
+	// Negative means unlimited. Default: 4.
 	PerAccount int
 }
 
@@ -69,13 +69,13 @@ const (
 	shardKeys     = 4096
 )
 
-// A limiter counts requests with the generic cell rate algorithm (GCRA). For each key or account
-// it keeps the theoretical arrival time (TAT): the time at which the burst will be full again.
-// Every request postpones the TAT by interval. A request is rejected if it would postpone the TAT
-// to more than a full burst from now. An entry whose TAT has passed can be dropped.
+// A limiter counts requests with the generic cell rate algorithm (GCRA). For each key or account it
+// keeps the theoretical arrival time (TAT), which is the time at which the burst will be full
+// again. Every request postpones the TAT by interval. A request is rejected if this would put the
+// TAT more than a full burst after now. Entries whose TAT has passed can be dropped.
 type limiter struct {
 	burst    int
-	interval int64 // nanoseconds in which one token returns
+	interval int64 // nanoseconds until one token returns
 	now      func() time.Time
 	start    time.Time // TATs are nanoseconds since start
 	seed     maphash.Seed
@@ -84,10 +84,10 @@ type limiter struct {
 
 type shard struct {
 	mu   sync.Mutex
-	tats map[uint64]int64 // theoretical arrival times by hash of the ID
+	tats map[uint64]int64 // theoretical arrival times, by hash of the ID
 }
 
-// newLimiter returns nil if limit is the zero RateLimit.
+// newLimiter returns a limiter, or nil if limit is the zero RateLimit.
 func newLimiter(limit RateLimit, now func() time.Time) *limiter {
 	if limit.PerSecond == 0 {
 		return nil
@@ -101,7 +101,7 @@ func newLimiter(limit RateLimit, now func() time.Time) *limiter {
 	}
 }
 
-// A quota is the remaining quota after a request.
+// A quota is the rest of a limit after a request.
 type quota struct {
 	admitted  bool
 	limit     int           // requests in a burst
@@ -110,13 +110,13 @@ type quota struct {
 	next      time.Duration // until a request would be admitted, if this one was rejected
 }
 
-// take counts a request of the key or account with this ID.
+// take counts a request of the key or account with this ID if its limit admits the request.
 func (l *limiter) take(id string) quota {
 	return l.takeIf(id, func(q quota) (quota, bool) { return q, q.admitted })
 }
 
-// takeIf calls decide with the quota that would be left after a request, and counts the request
-// if decide returns count. It returns the quota that decide returns.
+// takeIf calls decide with the quota that would be left after a request. It counts the request if
+// decide returns count, and returns the quota that decide returns.
 func (l *limiter) takeIf(id string, decide func(quota) (left quota, count bool)) quota {
 	hash := maphash.String(l.seed, id)
 	s := &l.shards[hash%limiterShards]
@@ -128,7 +128,7 @@ func (l *limiter) takeIf(id string, decide func(quota) (left quota, count bool))
 	if !known {
 		tat = now
 	}
-	tat = min(max(tat, now), now+full) // if the clock is set back, wait for one burst at most
+	tat = min(max(tat, now), now+full) // if the clock was set back, limits the wait to one burst
 	later := tat + l.interval
 	q := quota{true, l.burst, int((full - (later - now)) / l.interval), time.Duration(later - now), 0}
 	if later-now > full {
@@ -147,8 +147,8 @@ func (l *limiter) takeIf(id string, decide func(quota) (left quota, count bool))
 	return left
 }
 
-// makeRoom makes room for one more entry. It removes entries whose burst is full. If that frees
-// less than a quarter of the space, it also removes arbitrary other entries.
+// makeRoom makes room for one more entry. It first removes entries whose burst is full. If that
+// frees less than a quarter of the space, it also removes arbitrary other entries.
 func (s *shard) makeRoom(now int64) {
 	if s.tats == nil {
 		s.tats = make(map[uint64]int64)
@@ -169,7 +169,7 @@ func (s *shard) makeRoom(now int64) {
 	}
 }
 
-// limiters count the requests of keys and accounts. The zero limiters count nothing.
+// limiters count the requests of keys and of accounts. The zero limiters count nothing.
 type limiters struct{ keys, accounts *limiter }
 
 func newLimiters(limit RateLimit, now func() time.Time) limiters {
@@ -181,13 +181,13 @@ func newLimiters(limit RateLimit, now func() time.Time) limiters {
 	return l
 }
 
-// take counts a request of the key and of its account, or of neither if one of them is over its
-// limit. It returns the smaller of the two quotas, and whether that is the account's.
+// take counts a request of the key and of its account. If one of them is over its limit, it counts
+// neither. It returns the smaller of the two quotas, and whether that is the account's.
 func (l limiters) take(p Principal) (left quota, ofAccount bool) {
 	if l.accounts == nil {
 		return l.keys.take(p.KeyID), false
 	}
-	// Locks are always taken in this order: the key's shard, then the account's.
+	// The order of the locks is always the key's shard first, then the account's.
 	left = l.keys.takeIf(p.KeyID, func(key quota) (quota, bool) {
 		var admitted bool
 		q := l.accounts.takeIf(p.Account, func(account quota) (quota, bool) {
@@ -214,8 +214,8 @@ func (q quota) isLess(other quota) bool {
 	return q.remaining < other.remaining
 }
 
-// admit counts a request of the key and of its account, and sets the headers to the smaller quota
-// of the two. If the request exceeds a limit, it answers 429 RATE_LIMIT_EXCEEDED and returns false.
+// admit counts a request of the key and of its account, and sets the headers to the smaller of the
+// two quotas. If the request exceeds a limit, it answers 429 RATE_LIMIT_EXCEEDED and returns false.
 func (l limiters) admit(w http.ResponseWriter, p Principal) bool {
 	if l.keys == nil {
 		return true
@@ -239,7 +239,7 @@ func (l limiters) admit(w http.ResponseWriter, p Principal) bool {
 	return false
 }
 
-// seconds returns a duration in whole seconds, rounded up.
+// seconds formats a duration in whole seconds, rounded up.
 func seconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }

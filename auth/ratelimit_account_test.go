@@ -23,7 +23,7 @@ func (anyKey) Verify(_ context.Context, token string) (auth.Principal, error) {
 	return auth.Principal{Account: account, KeyID: token, Scopes: scopes.All()}, nil
 }
 
-// accounts is a handler with rate limits per account.
+// accounts is a guarded handler with a rate limit per account.
 type accounts struct {
 	*testing.T
 	handler http.Handler
@@ -40,7 +40,7 @@ func newAccounts(t *testing.T, limit auth.RateLimit) *accounts {
 	return &accounts{t, a.Handler(nothing), c}
 }
 
-// ask sends a request and returns the quota in the response's headers.
+// ask sends a request and returns the quota headers of the response.
 func (a *accounts) ask(account string, key int) (admitted bool, limit, remaining, reset, retryAfter string) {
 	a.Helper()
 	response, _ := serve(a.T, a.handler, request(account+"/"+strconv.Itoa(key)))
@@ -79,7 +79,7 @@ func TestRateLimit_ManyKeysOfAnAccount_ShareItsLimit(t *testing.T) {
 	}
 }
 
-// The test exhausts a key's limit, then its account's.
+// The test exhausts first the limit of a key, then that of its account.
 func TestRateLimit_Headers_ShowSmallerQuota(t *testing.T) {
 	a := newAccounts(t, auth.RateLimit{PerSecond: 0.5, Burst: 3, PerAccount: 2})
 	for i, step := range []struct {
@@ -91,7 +91,7 @@ func TestRateLimit_Headers_ShowSmallerQuota(t *testing.T) {
 		{1, "true 3 0 6 "},
 		{1, "false 3 0 6 2"},
 		{1, "false 3 0 6 2"}, // a rejection does not use the account's quota
-		{2, "true 3 2 2 "},   // equal to the account's quota
+		{2, "true 3 2 2 "},   // both quotas are equal
 		{2, "true 3 1 4 "},
 		{3, "true 6 0 6 "},
 		{3, "false 6 0 6 1"},
@@ -110,9 +110,9 @@ func TestRateLimit_Headers_ShowSmallerQuota(t *testing.T) {
 	}
 }
 
-// The test spreads requests at random over keys and accounts. No key and no account may exceed its
-// limit in any time span, the reported remaining requests must be admitted at once, and a client
-// that waits for Retry-After must be admitted.
+// The test sends requests of random keys and accounts. In no time span may a key or an account
+// exceed its limit. The reported remaining requests must be admitted at once, and so must a client
+// that has waited for Retry-After.
 func TestRateLimit_RandomRequests_EnforcesLimitsAndHeaders(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 20 {

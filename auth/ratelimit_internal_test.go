@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The number of entries is bounded. Idle keys are dropped first, and making room for a new key
-// must not reset a busy one.
+// The number of entries is limited. Entries of idle keys are dropped first, and making room for a
+// new key must not reset the count of a busy one.
 func TestLimiter_ManyKeys_BoundsEntries(t *testing.T) {
 	now := time.Unix(0, 0)
 	l := newLimiter(RateLimit{PerSecond: 1, Burst: 2}, func() time.Time { return now })
@@ -29,7 +29,7 @@ func TestLimiter_ManyKeys_BoundsEntries(t *testing.T) {
 	if n := kept(); n > most || n < most/2 {
 		t.Errorf("%d entries, want %d to %d", n, most/2, most)
 	}
-	now = now.Add(time.Minute) // all bursts are full
+	now = now.Add(time.Minute) // by now all bursts are full
 	for range 2 {
 		l.take("busy")
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// newLimited returns an Authenticator with this limit, and its clock.
+// newLimited returns an Authenticator with this rate limit, and its clock.
 func newLimited(t *testing.T, perSecond float64, burst int) (*auth.Authenticator, *testclock.Clock) {
 	t.Helper()
 	c := testclock.At(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
@@ -68,7 +68,7 @@ func TestRateLimit(t *testing.T) {
 		}
 	}
 
-	// Another key has its own limit. Forbidden requests count, too.
+	// Another key has a separate limit. Forbidden requests count as well.
 	if got := ask(a.Require(scopes.FilesRead, nothing), "writer"); got != (result{403, "3", "2", "2", ""}) {
 		t.Errorf("forbidden request: %+v, want 403 that is counted", got)
 	}
@@ -76,7 +76,7 @@ func TestRateLimit(t *testing.T) {
 		t.Errorf("next request: %+v, want 200 with one request remaining", got)
 	}
 
-	// Without a live key there are no headers, and nothing is counted.
+	// Without a valid key the response has no quota headers, and no request is counted.
 	for _, token := range []string{"nobody", "broken"} {
 		if got := ask(handler, token); got.Limit+got.Remaining+got.Reset+got.RetryWait != "" {
 			t.Errorf("%s: %+v, want no rate limit headers", token, got)
@@ -105,8 +105,8 @@ func TestHandler_WithoutRateLimit_SetsNoHeaders(t *testing.T) {
 	}
 }
 
-// No time span has more requests than the burst and the tokens returned in it. A client that stays
-// below the rate is never rejected.
+// In no time span may more requests be admitted than the burst plus the tokens returned in that
+// span. A client that stays below the rate must never be rejected.
 func TestRateLimit_RandomRequests_EnforcesRate(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
@@ -157,7 +157,7 @@ func TestRateLimit_ConcurrentRequests_AdmitsBurst(t *testing.T) {
 	}
 }
 
-// The wait must not exceed the time of a full burst.
+// Retry-After must not exceed the time in which a full burst returns.
 func TestRateLimit_ClockSetBack_BoundsWait(t *testing.T) {
 	a, c := newLimited(t, 1, 2)
 	handler := a.Handler(nothing)

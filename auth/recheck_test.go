@@ -12,14 +12,14 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// changing is a Verifier with replaceable keys.
+// changing is a Verifier whose keys the test replaces.
 type changing struct{ keys }
 
 func (c *changing) Verify(ctx context.Context, token string) (auth.Principal, error) {
 	return c.keys.Verify(ctx, token)
 }
 
-// remembering is a Rechecker: Verify answers from the first keys, Recheck from the current ones.
+// remembering is a Rechecker. Verify uses the keys in first like a cache, and Recheck those in now.
 type remembering struct{ first, now keys }
 
 func (r *remembering) Verify(ctx context.Context, token string) (auth.Principal, error) {
@@ -66,7 +66,7 @@ func TestRecheck_ReturnsCurrentKey(t *testing.T) {
 	}
 }
 
-// A store failure must not look like a dead key.
+// A store failure must not look like an invalid key.
 func TestRecheck_VerifierFails_IsNotUnauthorized(t *testing.T) {
 	a, err := auth.New(firstGood{}, auth.Config{})
 	if err != nil {
@@ -79,7 +79,7 @@ func TestRecheck_VerifierFails_IsNotUnauthorized(t *testing.T) {
 	})), request("broken"))
 }
 
-// firstGood accepts every value at first, and fails to recheck "broken".
+// firstGood accepts every value the first time, but fails when "broken" is rechecked.
 type firstGood struct{}
 
 func (firstGood) Verify(context.Context, string) (auth.Principal, error) { return reader, nil }

@@ -18,19 +18,19 @@ import (
 const (
 	logRefusalsEvery = time.Minute
 	maxSources       = 256 // sources with their own line
-	maxSource        = 64  // maximum length of a source
+	maxSource        = 64  // maximum length of a source in bytes
 )
 
-// A refusalLog logs the number of requests answered 401. Each minute it writes one line for each
-// source, and one line for all sources beyond maxSources.
+// A refusalLog logs the number of requests answered 401. Each minute it logs one line per source,
+// and one line for all sources beyond maxSources together.
 type refusalLog struct {
 	log     *slog.Logger
-	address func(*http.Request) string // nil means the host of RemoteAddr
+	address func(*http.Request) string // nil means the host in RemoteAddr
 
 	mu      sync.Mutex
 	sources map[string]*refusals // of the current minute
 	others  *refusals            // of the sources beyond maxSources
-	due     *time.Timer          // fires at the end of the minute; nil means no refusals so far
+	due     *time.Timer          // fires at the end of the minute; nil means no refusals yet
 }
 
 type refusals struct {
@@ -47,7 +47,7 @@ func (r *refusals) add(a observe.Authentication) {
 
 func newRefusals() *refusals { return &refusals{of: make(map[observe.Outcome]int)} }
 
-// note counts a request if it was refused because of its key.
+// note counts a request if it was refused because its key is missing or invalid.
 func (l *refusalLog) note(r *http.Request, a observe.Authentication) {
 	switch a.Outcome {
 	case observe.Missing, observe.Malformed, observe.Unknown, observe.Expired, observe.Replaced:
@@ -76,7 +76,7 @@ func (l *refusalLog) note(r *http.Request, a observe.Authentication) {
 	counts.add(a)
 }
 
-// source returns the source of r, or "unknown" if the source is not safe to log.
+// source returns the source of r, or "unknown" if logging the source is not safe.
 func (l *refusalLog) source(r *http.Request) (source string) {
 	if l.address != nil {
 		source = l.address(r)

@@ -16,8 +16,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// refusalsLogged runs test in a bubble with a guard that logs refusals, and returns the lines
-// without their times. send sends a request from the given source address.
+// refusalsLogged runs test with a guard that logs refusals, in a testing/synctest bubble. It
+// returns the logged lines without their times. send sends a request from the given source address.
 func refusalsLogged(t *testing.T, test func(a *auth.Authenticator, send func(source string, values ...string))) (lines []string) {
 	t.Helper()
 	testbubble.Run(t, func(t *testing.T) {
@@ -45,7 +45,8 @@ func refusalsLogged(t *testing.T, test func(a *auth.Authenticator, send func(sou
 	return lines
 }
 
-// Each source with refusals has one line per minute. Requests with a valid key are not counted.
+// Each source with refused requests has one line per minute. Requests with a valid key do not
+// count.
 func TestLogRefusals_LogsOneLinePerSourceAndMinute(t *testing.T) {
 	lines := refusalsLogged(t, func(a *auth.Authenticator, send func(string, ...string)) {
 		for range 100 {
@@ -77,7 +78,7 @@ func TestLogRefusals_LogsOneLinePerSourceAndMinute(t *testing.T) {
 	}
 }
 
-// 256 sources have their own lines, the others share one.
+// 256 sources have their own lines; all others share one.
 func TestLogRefusals_ManySources_BoundsLines(t *testing.T) {
 	const sources, most = 10_000, 256
 	lines := refusalsLogged(t, func(_ *auth.Authenticator, send func(string, ...string)) {

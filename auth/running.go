@@ -11,15 +11,15 @@ import (
 	"github.com/storageapi/storageapi/observe"
 )
 
-// The reasons for which the context of a guarded request is canceled before its end.
-// [context.Cause] returns them; the context's error is [context.Canceled].
+// The causes that cancel the context of a guarded request before the request ends. [context.Cause]
+// returns them; the context's error is [context.Canceled].
 var (
 	ErrKeyDeleted  = errors.New("the API key of this request was deleted") // alone or with its account
 	ErrKeyExpired  = errors.New("the API key of this request has expired")
 	ErrKeyReplaced = errors.New("the value of this request's API key was replaced by a rotation, and its grace period is over")
 )
 
-// causeOf returns the reason in an error of a Verifier that wraps ErrUnauthorized.
+// causeOf returns the cause for err, a Verifier's error that wraps ErrUnauthorized.
 func causeOf(err error) error {
 	if refusal, ok := errors.AsType[*Refusal](err); ok {
 		switch refusal.Outcome {
@@ -32,7 +32,7 @@ func causeOf(err error) error {
 	return ErrKeyDeleted
 }
 
-// keyEnded reports whether ctx was canceled because the key of its request has ended.
+// keyEnded reports whether ctx was canceled because the request's key ended.
 func keyEnded(ctx context.Context) bool {
 	switch context.Cause(ctx) {
 	case ErrKeyDeleted, ErrKeyExpired, ErrKeyReplaced:
@@ -43,23 +43,23 @@ func keyEnded(ctx context.Context) bool {
 
 const (
 	runningShards = 256
-	maxExpiryWait = time.Minute // until a clock that was set forward takes effect
+	maxExpiryWait = time.Minute // the longest time until a clock that is set forward takes effect
 )
 
-// running holds the guarded requests under way, sharded by their key.
+// running holds the guarded requests in progress, sharded by their key.
 type running struct {
 	now     func() time.Time
 	seed    maphash.Seed
-	changes atomic.Uint64 // number of calls of changed
+	changes atomic.Uint64 // number of calls to changed
 	shards  [runningShards]runningShard
 }
 
 type runningShard struct {
 	mu      sync.Mutex
-	first   *guarded    // a doubly linked list
-	changed uint64      // number of the latest change of a key of this shard
+	first   *guarded    // head of a doubly linked list
+	changed uint64      // number of the latest change of a key in this shard
 	timer   *time.Timer // calls running.expire
-	due     int64       // when the timer fires, in Unix milliseconds; 0: it is not set
+	due     int64       // when the timer fires, in Unix milliseconds; 0 means not set
 	_       [64]byte    // keeps shards in different cache lines
 }
 
@@ -71,8 +71,8 @@ func (r *running) shard(keyID string) *runningShard {
 	return &r.shards[maphash.String(r.seed, keyID)%runningShards]
 }
 
-// enter adds a request whose key was verified after the given number of changes. It returns false
-// if its key may have changed since: then it must be verified again.
+// enter adds a request whose key was verified after the given number of changes. If the key may
+// have changed since, it returns false, and the caller must verify the key again.
 func (r *running) enter(g *guarded, changes uint64) bool {
 	p := &g.caller.verified
 	s := r.shard(p.KeyID)
@@ -90,7 +90,7 @@ func (r *running) enter(g *guarded, changes uint64) bool {
 	return true
 }
 
-// leave removes a request that has been answered.
+// leave removes a request whose handler has returned.
 func (r *running) leave(g *guarded) {
 	s := g.shard
 	if s == nil {
@@ -112,8 +112,8 @@ func (r *running) leave(g *guarded) {
 	}
 }
 
-// changed returns the requests of a key that has changed, or of all keys of the account if keyID is
-// empty.
+// changed returns the requests in progress with a key that has changed. If keyID is empty, it
+// returns the requests of all keys of the account.
 func (r *running) changed(account, keyID string) (list []*guarded) {
 	number := r.changes.Add(1)
 	visit := func(s *runningShard) {
@@ -136,7 +136,7 @@ func (r *running) changed(account, keyID string) (list []*guarded) {
 	return list
 }
 
-// lasting returns the requests that were under way at its previous call, too.
+// lasting returns the requests that were already in progress at its previous call.
 func (r *running) lasting() (list []*guarded) {
 	for i := range r.shards {
 		s := &r.shards[i]
@@ -152,7 +152,7 @@ func (r *running) lasting() (list []*guarded) {
 	return list
 }
 
-// renew sets the expiry of a request to that of p, its principal as verified again.
+// renew sets the expiry of a request to p.ExpiresAt, after its key was verified again as p.
 func (r *running) renew(g *guarded, p *Principal) {
 	g.shard.mu.Lock()
 	defer g.shard.mu.Unlock()
@@ -161,7 +161,7 @@ func (r *running) renew(g *guarded, p *Principal) {
 	}
 }
 
-// expireAt sets the expiry of a request, and the timer of its shard. The caller holds the lock.
+// expireAt sets the expiry of a request, and the timer of its shard. The caller must hold the lock.
 func (r *running) expireAt(s *runningShard, g *guarded, p *Principal) {
 	g.expiresAt, g.replaced = 0, p.Replaced
 	if p.ExpiresAt.IsZero() {
@@ -173,7 +173,7 @@ func (r *running) expireAt(s *runningShard, g *guarded, p *Principal) {
 	}
 }
 
-// setTimer sets the timer of a shard to at, or to an earlier time.
+// setTimer sets the timer of a shard so that it fires at the given time or earlier.
 func (r *running) setTimer(s *runningShard, at int64) {
 	now := r.now().UnixMilli()
 	wait := min(max(at-now, 1), maxExpiryWait.Milliseconds())
@@ -185,7 +185,7 @@ func (r *running) setTimer(s *runningShard, at int64) {
 	s.timer.Reset(time.Duration(wait) * time.Millisecond)
 }
 
-// expire ends the requests of a shard whose key has expired.
+// expire ends the requests of a shard whose keys have expired.
 func (r *running) expire(s *runningShard) {
 	now, next := r.now().UnixMilli(), int64(0)
 	var expired, replaced []*guarded
@@ -214,21 +214,21 @@ func (r *running) expire(s *runningShard) {
 	end(replaced, ErrKeyReplaced)
 }
 
-// end cancels the contexts of requests.
+// end cancels the contexts of the requests with this cause.
 func end(list []*guarded, cause error) {
 	for _, g := range list {
 		g.leased().cancel(cause)
 	}
 }
 
-// A lease is the context of a request that can end before the request.
+// A lease is a request's context that can end before the request does.
 type lease struct {
 	context.Context
 	cancel context.CancelCauseFunc
 }
 
-// leased returns the request's lease. It is created when first needed, because most requests need
-// none.
+// leased returns the request's lease. It creates the lease on the first call, because most requests
+// need none.
 func (g *guarded) leased() *lease {
 	if known := g.lease.Load(); known != nil {
 		return known

@@ -17,9 +17,9 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// BenchmarkRevocation measures the time from the commit of a key's deletion until its requests see
-// the end of their context, while 10,000 requests of 1,000 keys are under way. Each iteration
-// deletes one key.
+// BenchmarkRevocation measures the time from the commit of a key's deletion until the contexts of
+// its requests end, while 10,000 requests with 1,000 keys are running. Each iteration deletes one
+// key.
 func BenchmarkRevocation(b *testing.B) {
 	const keyCount, requestsOfKey = 1000, 10
 	file, err := bolt.Open(filepath.Join(b.TempDir(), "storage.db"))
@@ -81,7 +81,7 @@ func BenchmarkRevocation(b *testing.B) {
 			slices.Sort(waits)
 			b.ReportMetric(float64(waits[len(waits)/2].Nanoseconds()), "p50-ns")
 			b.ReportMetric(float64(waits[len(waits)*99/100].Nanoseconds()), "p99-ns")
-			b.ReportMetric(0, "ns/op") // includes the preparation
+			b.ReportMetric(0, "ns/op") // hides ns/op, which would include the preparation
 			for _, id := range ids {
 				end(id)
 			}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// BenchmarkRunning measures the part of the guard that ties a request to its key.
+// BenchmarkRunning measures adding a request to the running ones and removing it.
 func BenchmarkRunning(b *testing.B) {
 	for name, expiresAt := range map[string]time.Time{"forever": {}, "expiring": time.Now().Add(time.Hour)} {
 		b.Run(name, func(b *testing.B) {

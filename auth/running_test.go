@@ -19,16 +19,16 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// ledger is a Watcher whose keys the test changes. Another process can change them, too.
+// ledger is a Watcher whose keys the test changes, in its own name or in that of another process.
 type ledger struct {
 	mu       sync.Mutex
 	keys     map[string]auth.Principal
-	refusals map[string]observe.Outcome // of values without a key
+	refusals map[string]observe.Outcome // outcomes for values without a key
 	failing  bool
 	verifies atomic.Int64
 
 	onChange func(account, keyID string)
-	watching chan func(account, keyID string) // receives the function of each call of Watch; nil: Watch returns at once
+	watching chan func(account, keyID string) // receives the function passed to each call of Watch; nil means that Watch returns at once
 }
 
 func newLedger(principals ...auth.Principal) *ledger {
@@ -71,7 +71,7 @@ func (l *ledger) fail() {
 	l.failing = true
 }
 
-// set changes a key without a notification: nil removes it.
+// set changes a key without reporting the change; a nil p removes the key.
 func (l *ledger) set(token string, p *auth.Principal, refusal observe.Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,19 +82,19 @@ func (l *ledger) set(token string, p *auth.Principal, refusal observe.Outcome) {
 	l.refusals[token] = refusal
 }
 
-// principalOf returns a principal whose key's value is its ID.
+// principalOf returns a principal for a key whose value equals its ID.
 func principalOf(keyID string) auth.Principal {
 	return auth.Principal{Account: "acct", KeyID: keyID, Scopes: scopes.Of(scopes.FilesRead)}
 }
 
-// A running request waits until its context ends or the test ends it.
+// A runningRequest is a request whose handler runs until its context ends or the test ends it.
 type runningRequest struct {
 	ctx  context.Context
 	stop context.CancelFunc
 	done chan struct{} // closed when the guard has returned
 }
 
-// start starts a request with a key, and returns once its handler runs.
+// start starts a request and returns once its handler is running.
 func start(t *testing.T, a *auth.Authenticator, token string, options ...auth.RouteOption) *runningRequest {
 	t.Helper()
 	r := &runningRequest{done: make(chan struct{})}
@@ -114,7 +114,7 @@ func start(t *testing.T, a *auth.Authenticator, token string, options ...auth.Ro
 	return r
 }
 
-// cause returns the reason why the context of r has ended, or nil.
+// cause returns the cause with which the context of r has ended, or nil if it has not ended.
 func (r *runningRequest) cause() error {
 	select {
 	case <-r.ctx.Done():
@@ -201,7 +201,7 @@ func TestRunningRequest_KeyChangesAndLives_GoesOn(t *testing.T) {
 	}
 }
 
-// A request whose answer is complete must not be canceled because of its key.
+// A request that has been answered must not be canceled because of its key.
 func TestRunningRequest_Answered_IsNotEndedByItsKey(t *testing.T) {
 	keys := newLedger(principalOf("key_1"))
 	a := newGuard(t, keys, auth.Config{})
@@ -302,7 +302,8 @@ func TestRunningRequest_ClockIsSetForward_EndsWithinAMinute(t *testing.T) {
 	})
 }
 
-// changesOnce deletes the key after the first verification has read it, before Verify returns.
+// changesOnce deletes the key during its first verification, after reading it and before Verify
+// returns.
 type changesOnce struct {
 	*ledger
 	once sync.Once
@@ -342,7 +343,7 @@ func TestWatch_AnotherProcessDeletesKey_EndsRequest(t *testing.T) {
 		if got := lost.cause(); got != auth.ErrKeyReplaced {
 			t.Errorf("a second after a lost notification: cause %v, want %v", got, auth.ErrKeyReplaced)
 		}
-		// An unavailable store ends nothing.
+		// While the store is unavailable, no request ends.
 		keys.fail()
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -359,7 +360,7 @@ func TestWatch_AnotherProcessDeletesKey_EndsRequest(t *testing.T) {
 		}
 		a.Close()
 		serve(t, a.Handler(principal), request("key_1"))
-	}) // the bubble fails if the watch goes on
+	}) // testing/synctest fails the test if the watch is still running
 }
 
 func TestWatch_StoreOfOneProcess_PollsNothing(t *testing.T) {
@@ -374,7 +375,7 @@ func TestWatch_StoreOfOneProcess_PollsNothing(t *testing.T) {
 	})
 }
 
-// Keys are deleted and created while requests begin and end. No request outlives its key.
+// Keys are deleted and created while requests begin and end. No request may outlive its key.
 func TestRunningRequests_AtRandom_EndWithTheirKeys(t *testing.T) {
 	const keyCount, rounds = 8, 200
 	keys := newLedger()

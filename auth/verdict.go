@@ -12,9 +12,9 @@ import (
 )
 
 // A Refusal is the error of a [Verifier] that knows why it refuses a value. It wraps
-// [ErrUnauthorized] and has the same text, because only the host may learn the reason.
+// [ErrUnauthorized] and has the same text, because clients must not learn the reason.
 type Refusal struct {
-	Outcome        observe.Outcome // Malformed, Unknown, Expired or Replaced; others are reported as Unknown
+	Outcome        observe.Outcome // Malformed, Unknown, Expired or Replaced; any other is reported as Unknown
 	Account, KeyID string          // owner and ID of the key, if known
 }
 
@@ -22,8 +22,8 @@ func (r *Refusal) Error() string { return ErrUnauthorized.Error() }
 
 func (r *Refusal) Unwrap() error { return ErrUnauthorized }
 
-// isValid reports whether the outcome is allowed in a Refusal. Otherwise a Verifier could set any
-// text, and each text would become a metric label.
+// isValid reports whether a Refusal may have this outcome. Without the check, a Verifier could set
+// any text, and each text would become a metric label.
 func (r *Refusal) isValid() bool {
 	if r == nil {
 		return false
@@ -35,7 +35,7 @@ func (r *Refusal) isValid() bool {
 	return false
 }
 
-// outcomeOf returns the outcome of a call of Verify with ctx that returned p and err.
+// outcomeOf returns the outcome of a call to Verify with ctx that returned p and err.
 func outcomeOf(ctx context.Context, p Principal, err error) observe.Authentication {
 	var refusal *Refusal
 	switch {
@@ -53,18 +53,18 @@ func outcomeOf(ctx context.Context, p Principal, err error) observe.Authenticati
 	return observe.Authentication{Outcome: observe.StoreFailed}
 }
 
-// A verdict is the outcome of a request so far, for code outside the guard that observes it. It
-// is nil if nothing observes the request.
+// A verdict is the outcome of a request so far. Observers outside the guard read it. It is nil if
+// the request is not observed.
 type verdict struct {
-	tracked *verdict // the verdict of the request, if it is tracked
+	tracked *verdict // the verdict that Track added to the request, or nil
 
 	mu sync.Mutex
-	is observe.Authentication // its Outcome is empty at first
+	is observe.Authentication // Outcome is empty at first
 }
 
 type trackedKey struct{}
 
-// tracking is set by the first [Track]. Before that, requests need not be checked for tracking.
+// tracking is true once [Track] has been called. Before that, requests need no check for tracking.
 var tracking atomic.Bool
 
 // verdict returns a new verdict for a request, or nil if it is not observed.
@@ -99,7 +99,7 @@ func (v *verdict) get() observe.Authentication {
 	return v.is
 }
 
-// recheck replaces the outcome with the recheck's outcome, and keeps the duration.
+// recheck sets the outcome to the outcome of a recheck and keeps the duration.
 func (v *verdict) recheck(is observe.Authentication) {
 	if v != nil {
 		is.Duration = v.get().Duration
@@ -141,8 +141,8 @@ func (a *Authenticator) reportVerdict(r *http.Request, v *verdict) {
 	}
 }
 
-// NoteForbidden records that the request of ctx is refused although its key is valid:
-// [observe.Observer.Authenticated] and [Tracked] then report [observe.ScopeMissing].
+// NoteForbidden records that the request of ctx is refused although its key is valid, so that
+// [observe.Observer.Authenticated] and [Tracked] report [observe.ScopeMissing].
 // [Authenticator.Require] and the routes of the API call it. A host's own handler behind
 // [Authenticator.Handler] must call it when it answers 403. Outside a guarded handler it does
 // nothing.
@@ -152,8 +152,8 @@ func NoteForbidden(ctx context.Context) {
 	}
 }
 
-// Track returns a handler in which handlers between it and a guard inside next can read the
-// guard's outcome. For example, an access log can name the key with [Tracked]:
+// Track wraps next so that middleware between Track and a guard can read the guard's outcome with
+// [Tracked]. For example, an access log can log the ID of the key:
 //
 //	handler := auth.Track(accessLog(mux))
 //
@@ -164,7 +164,7 @@ func Track(next http.Handler) http.Handler {
 	}
 	tracking.Store(true)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Context().Value(trackedKey{}) != nil { // tracked by an outer Track, which would otherwise see no outcome
+		if r.Context().Value(trackedKey{}) != nil { // an outer Track already tracks the request and would otherwise see no outcome
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -172,10 +172,10 @@ func Track(next http.Handler) http.Handler {
 	})
 }
 
-// Tracked returns the outcome of a guard for the request of ctx, which must be inside a [Track];
-// ok is false until a guard has checked the request. Call it after the guarded handler has
-// returned. An outcome does not mean that the request was accepted: refused requests have one,
-// too.
+// Tracked returns the outcome of a guard for the request of ctx, which must be inside a [Track].
+// Until a guard has checked the request, ok is false. Call Tracked after the guarded handler has
+// returned. An outcome does not mean that the request was accepted: refused requests have one as
+// well.
 func Tracked(ctx context.Context) (a observe.Authentication, ok bool) {
 	v, _ := ctx.Value(trackedKey{}).(*verdict)
 	if v == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/observe"
 )
 
-// served returns a request like those made by net/http's server.
+// served returns a request like those that net/http's server makes.
 func served() *http.Request {
 	ctx := context.WithValue(context.Background(), http.ServerContextKey, &http.Server{})
 	ctx = context.WithValue(ctx, http.LocalAddrContextKey, "")

@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// refusing is a Verifier that returns a Refusal for "expired".
+// refusing is a Verifier that returns a Refusal for the value "expired".
 type refusing struct{ keys }
 
 func (r refusing) Verify(ctx context.Context, token string) (auth.Principal, error) {
@@ -30,11 +30,11 @@ func (r refusing) Verify(ctx context.Context, token string) (auth.Principal, err
 	return r.keys.Verify(ctx, token)
 }
 
-// withoutTime ignores durations in comparisons.
+// withoutTime makes comparisons ignore durations.
 var withoutTime = cmpopts.IgnoreFields(observe.Authentication{}, "Duration")
 
-// Each outcome is reported once, after the handler has returned. An access log around the guard
-// sees the same outcome.
+// Each outcome is reported once, after the handler has returned. An access log outside the guard
+// reads the same outcome.
 func TestObserver_EachOutcome_IsReportedOnceAndTracked(t *testing.T) {
 	var reported []observe.Authentication
 	a, err := auth.New(refusing{allKeys}, auth.Config{
@@ -107,7 +107,7 @@ func TestAuthenticate_ClientDisconnected_ReportsCanceled(t *testing.T) {
 	}
 }
 
-// The outcome must reach the observer and an access log, also through middleware that wraps the
+// The outcome must reach the observer and an access log, even through middleware that wraps the
 // context.
 func TestNoteForbidden_InHandler_ReportsScopeMissing(t *testing.T) {
 	var reported []observe.Outcome
@@ -133,8 +133,8 @@ func TestNoteForbidden_InHandler_ReportsScopeMissing(t *testing.T) {
 	mustPanic(t, "Track(nil)", func() { auth.Track(nil) })
 }
 
-// If the key dies while the request is open, its new outcome is reported. A disconnected client must
-// not be reported as a failed store.
+// If the key becomes invalid while the request is running, the new outcome is reported. A client
+// that disconnects must not be reported as a failed store.
 func TestRecheck_Fails_ReportsNewOutcome(t *testing.T) {
 	for name, test := range map[string]struct {
 		token string
@@ -170,7 +170,7 @@ func TestRecheck_Fails_ReportsNewOutcome(t *testing.T) {
 	}
 }
 
-// The panic must neither break the request nor hide a panic of the handler.
+// If an observer panics, the request must succeed and a panic of the handler must stay visible.
 func TestObserver_Panics_RequestSucceeds(t *testing.T) {
 	var log strings.Builder
 	a, err := auth.New(allKeys, auth.Config{
@@ -199,8 +199,8 @@ type verifier func(context.Context) (auth.Principal, error)
 
 func (v verifier) Verify(ctx context.Context, _ string) (auth.Principal, error) { return v(ctx) }
 
-// Any error of a host's Verifier must map to a known outcome, and never to one of an accepted
-// request.
+// Whatever error a host's Verifier returns, the reported outcome must be a known one, and never the
+// outcome of an accepted request.
 func TestObserver_UnusualVerifiers_ReportsKnownOutcomes(t *testing.T) {
 	refuse := func(err error) verifier {
 		return func(context.Context) (auth.Principal, error) { return auth.Principal{}, err }

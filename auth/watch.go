@@ -10,21 +10,22 @@ import (
 
 const (
 	checkTimeout  = 10 * time.Second
-	watchInterval = 400 * time.Millisecond // between checks of requests under way: twice that is the longest delay
+	watchInterval = 400 * time.Millisecond // between checks of running requests; they end at most twice this late
 	watchWorkers  = 64
 )
 
-// A Watcher is a [Verifier] that reports changes of keys, so that requests under way end with their
-// key. Without it they end at the key's expiry, and with [Authenticator.Changed].
+// A Watcher is a [Verifier] that reports changes of keys, so that running requests end when their
+// key does. With any other Verifier, they end only when the key expires or [Authenticator.Changed]
+// is called.
 type Watcher interface {
-	// OnChange adds a function that is called after each change of a key by this process, and after
-	// a change that failed but may have taken effect.
+	// OnChange registers a function that is called after this process changes a key, and also after
+	// an attempt that failed but may have taken effect.
 	OnChange(changed func(account, keyID string))
 
-	// Watch calls changed after each change of a key by another process, until ctx ends. Without a
-	// keyID, all keys of the account have changed. Calls may be lost: while Watch runs, the keys of
-	// requests under way are also verified every 0.4 s. If no other process can change keys, Watch
-	// returns at once.
+	// Watch calls changed after each change of a key by another process, until ctx ends. An empty
+	// keyID means that all keys of the account have changed. Calls may be lost: while Watch runs,
+	// the Authenticator also verifies the keys of running requests every 0.4 s. If no other process
+	// can change keys, Watch returns at once.
 	Watch(ctx context.Context, changed func(account, keyID string))
 }
 
@@ -67,9 +68,9 @@ func (w *watch) close() {
 	w.group.Wait()
 }
 
-// Changed ends the requests under way of a key that has ended, or of all ended keys of the account
-// if keyID is empty. Call it after the change is stored. It returns once their contexts are
-// canceled. With a [Watcher], such as apikeys.KeyService, it need not be called.
+// Changed ends the running requests of a key that has ended, or of all ended keys of the account if
+// keyID is empty. Call it after the change is stored. It returns once the contexts of the requests
+// are canceled. With a [Watcher], such as apikeys.KeyService, you need not call it.
 func (a *Authenticator) Changed(account, keyID string) {
 	list := a.running.changed(account, keyID)
 	if len(list) == 0 {
@@ -82,7 +83,7 @@ func (a *Authenticator) Changed(account, keyID string) {
 	}
 }
 
-// poll verifies the keys of requests under way, until ctx ends.
+// poll repeatedly verifies the keys of running requests, until ctx ends.
 func (a *Authenticator) poll(ctx context.Context) {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
@@ -107,7 +108,7 @@ func (a *Authenticator) poll(ctx context.Context) {
 	}
 }
 
-// byValue groups requests by the value of their key.
+// byValue groups requests by the key value that they carry.
 func byValue(list []*guarded) map[value][]*guarded {
 	groups := make(map[value][]*guarded)
 	for _, g := range list {
@@ -116,7 +117,7 @@ func byValue(list []*guarded) map[value][]*guarded {
 	return groups
 }
 
-// check verifies the value of some requests again, and ends the requests if it is no longer valid.
+// check verifies the value that the requests share again, and ends them if it is no longer valid.
 func (a *Authenticator) check(ctx context.Context, same []*guarded, verify func(*caller, context.Context) (Principal, error)) {
 	p, err := verify(&same[0].caller, ctx)
 	switch {
@@ -126,5 +127,5 @@ func (a *Authenticator) check(ctx context.Context, same []*guarded, verify func(
 		}
 	case errors.Is(err, ErrUnauthorized):
 		end(same, causeOf(err))
-	} // otherwise not known: the next check of poll will tell
+	} // any other error proves nothing; poll checks again later
 }

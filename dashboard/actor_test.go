@@ -10,7 +10,7 @@ import (
 )
 
 // The actor of a change must be the person that Config.Actor names, or the host if it returns "". A
-// form must not determine the actor.
+// form field must not be able to set the actor.
 func TestActor(t *testing.T) {
 	for name, want := range map[string]audit.Actor{
 		"mia": {Kind: audit.ActorPerson, ID: "mia"},

@@ -5,20 +5,20 @@ import (
 	"net/http"
 )
 
-// An answer is a page, or a redirect to one.
+// An answer is the response to a call: a page or a redirect to a page.
 type answer struct {
 	status   int    // default: 200
 	page     string // the template
 	data     any
 	title    string
-	tab      string // the current tab of the navigation
-	replace  string // the page shown after a reload, relative to the root; default: the page of the form
-	query    string // the search query
-	refresh  bool   // the page keeps changing, so scripts reload it
-	redirect string // redirect there instead, relative to the root
+	tab      string // the selected tab in the navigation
+	replace  string // the page shown after a reload, relative to the root; default: the form's page
+	query    string // the text in the search field
+	refresh  bool   // the page is still changing, so scripts reload it
+	redirect string // if set, redirect to this page, relative to the root
 }
 
-// goTo returns a redirect to another page, which shows the named notice; see messages.
+// goTo returns a redirect to a page, which then shows the notice with the given name; see messages.
 func goTo(page, notice string) answer {
 	if notice != "" {
 		page += "?done=" + notice
@@ -26,10 +26,10 @@ func goTo(page, notice string) answer {
 	return answer{redirect: page}
 }
 
-// write writes an answer.
+// write sends an answer to the browser.
 func (p *pages) write(w http.ResponseWriter, c *call, a answer) {
 	if a.redirect != "" {
-		w.Header().Set("Location", c.root+a.redirect) // relative: a prefix may have been stripped
+		w.Header().Set("Location", c.root+a.redirect) // relative: a proxy may strip a prefix
 		w.WriteHeader(http.StatusSeeOther)
 		return
 	}
@@ -47,7 +47,7 @@ func (p *pages) write(w http.ResponseWriter, c *call, a answer) {
 	_, _ = w.Write(body.Bytes()) // the browser may have disconnected
 }
 
-// messages are the notices shown after a redirect, by name.
+// messages maps names to the notices that pages show after a redirect.
 var messages = map[string]string{
 	"renamed":     "Key renamed.",
 	"revoked":     "Key revoked. Requests with it are now rejected.",

@@ -12,8 +12,8 @@ import (
 //go:embed assets
 var assetFiles embed.FS
 
-// An asset is a file that pages load. Its name changes with its content, so that browsers
-// can cache it.
+// An asset is a file that pages load. Its served name changes whenever its content changes, so that
+// browsers can cache it.
 type asset struct {
 	mediaType string
 	data      []byte
@@ -25,10 +25,10 @@ func (a asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(a.data) // the browser may have disconnected
 }
 
-// assets holds the assets by their served name. assetNames maps file names to served names.
+// assets maps served names to assets, and assetNames maps file names to served names.
 var assets, assetNames = loadAssets()
 
-// mediaTypes are fixed here because the system's media types differ between hosts.
+// mediaTypes does not rely on the system's media types, because those differ between hosts.
 var mediaTypes = map[string]string{
 	".css": "text/css; charset=utf-8",
 	".js":  "text/javascript; charset=utf-8",

@@ -12,12 +12,12 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// An auditView is the view of the audit log of an account, or of one key or webhook.
+// An auditView is the template data for the audit log of an account, a key or a webhook.
 type auditView struct {
 	Target   string // ID of the key or webhook; empty means the whole account
-	Name     string // its current name; empty if it was deleted or the user may not see it
-	Page     string // its page
-	Was      string // its name before its deletion
+	Name     string // the target's current name; empty if it was deleted or the user may not see it
+	Page     string // the target's page
+	Was      string // the target's name before its deletion
 	Kind     audit.TargetKind
 	Form     form // the filters
 	Actions  []choice
@@ -26,28 +26,28 @@ type auditView struct {
 	After    bool
 	Next     string
 	Query    template.URL // the filters and the target, encoded, for links
-	Post     url.Values   // fields of the form for the next page, if they must not be in a URL; or nil
+	Post     url.Values   // form fields for the next page, if they must not be in a URL; or nil
 }
 
-// A pastView is the view of an audit entry.
+// A pastView is the template data for an audit entry.
 type pastView struct {
 	At      *when
 	Text    string
 	Details []detailView
 	Target  string // ID of the key or webhook; empty means the account
-	Name    string // its current name; empty if it was deleted or the user may not see it
-	Was     string // its name at that time, if Name is empty
-	Hint    string // hint of the key's value at that time
-	Page    string // its page, if Name is not empty
+	Name    string // the target's current name; empty if it was deleted or the user may not see it
+	Was     string // the target's name at that time, if Name is empty
+	Hint    string // hint of the target key's value at that time
+	Page    string // the target's page, if Name is not empty
 	Actor   string
-	ActorID string // ID of the key or person
+	ActorID string // ID of the acting key or person
 	As      string // name of the acting key at that time
 	AsHint  string // hint of the acting key's value
-	Address string // of the client
+	Address string // address of the client
 	Request string // ID of the request
 }
 
-// A detailView is a detail of an audit entry: a link, a time, or text.
+// A detailView is one detail of an audit entry, shown as a link, a time, or text.
 type detailView struct {
 	Label string
 	Text  string
@@ -55,7 +55,7 @@ type detailView struct {
 	At    *when
 }
 
-// actionTexts are the texts of actions.
+// actionTexts are the labels of actions.
 var actionTexts = map[audit.Action]string{
 	audit.KeyCreated:          "Key created",
 	audit.KeyImported:         "Key imported",
@@ -75,25 +75,25 @@ var actionTexts = map[audit.Action]string{
 	audit.AccountErased:       "Account data erased",
 }
 
-// fieldTexts are the names of fields, as shown on the pages of keys and webhooks.
+// fieldTexts are the labels of fields, the same as on the pages of keys and webhooks.
 var fieldTexts = map[string]string{
 	"name": "name", "scopes": "scopes", "expiresAt": "expiry",
 	"url": "endpoint URL", "events": "events", "active": "on/off state", "held": "hold", "threshold": "balance threshold",
 }
 
-// actorTexts are the texts of kinds of actors.
+// actorTexts are the labels of the kinds of actors.
 var actorTexts = map[audit.ActorKind]string{
 	audit.ActorHost: "The service", audit.ActorKey: "API key", audit.ActorPerson: "", audit.ActorService: "Automatic",
 }
 
-// Prefixes of the service's IDs.
+// Prefixes of the IDs that the library creates.
 const (
 	keyPrefix     = "key_"
 	webhookPrefix = "wh_"
 	eventPrefix   = "evt_"
 )
 
-// filterAuditLog handles the form of the filters. It redirects to a URL with the filters, unless
+// filterAuditLog handles the filter form. It redirects to a URL that contains the filters, unless
 // they could contain a secret.
 func (p *pages) filterAuditLog(c *call) (answer, error) {
 	fields := make(url.Values)
@@ -113,7 +113,7 @@ func (p *pages) filterAuditLog(c *call) (answer, error) {
 	return a, err
 }
 
-// showAuditLog shows the audit log with the filters of the URL.
+// showAuditLog shows the audit log with the filters in the URL.
 func (p *pages) showAuditLog(c *call) (answer, error) {
 	fields := c.URL.Query()
 	if hint := hintIn(fields.Get("who")); hint != "" {
@@ -123,8 +123,8 @@ func (p *pages) showAuditLog(c *call) (answer, error) {
 	return p.auditLog(c, fields)
 }
 
-// auditLog lists audit entries, newest first. The optional filters are the target, the action,
-// the acting person or key, and the period.
+// auditLog lists audit entries, newest first. The optional filters select a target, an action, an
+// acting person or key, and a period.
 func (p *pages) auditLog(c *call, fields url.Values) (answer, error) {
 	f := newForm(fields)
 	query := audit.Query{Since: f.moment("from"), Until: f.moment("to"), Limit: pageSize}
@@ -182,7 +182,7 @@ func (p *pages) auditLog(c *call, fields url.Values) (answer, error) {
 	return a, nil
 }
 
-// targetOf returns the kind of an action's targets.
+// targetOf returns the kind of target that an action has.
 func targetOf(action audit.Action) audit.TargetKind {
 	switch kind, _, _ := strings.Cut(string(action), "."); kind {
 	case "key", "account":
@@ -191,8 +191,8 @@ func targetOf(action audit.Action) audit.TargetKind {
 	return audit.TargetWebhook // including deliveries and recoveries
 }
 
-// addPast adds entries to the view. If who is not empty, it adds only entries of matching actors;
-// who must be lower case. addPast examines a limited number of audit entries.
+// addPast adds entries to the view. If who is not empty, it adds only entries whose actor matches
+// who, which must be lower case. It examines a limited number of audit entries.
 func (p *pages) addPast(c *call, view *auditView, query audit.Query, who string) error {
 	names := make(map[audit.Target]string)
 	for range searchedPages {
@@ -226,15 +226,15 @@ func (p *pages) addPast(c *call, view *auditView, query audit.Query, who string)
 	return nil
 }
 
-// actedAs reports whether an actor's name or ID contains text, or its hint ends with text. text must
-// be lower case.
+// actedAs reports whether the actor's name or ID contains text, or the actor's hint ends with text,
+// which must be lower case.
 func actedAs(actor *audit.Actor, text string) bool {
 	has := func(s string) bool { return strings.Contains(strings.ToLower(s), text) }
 	return has(actor.Name) || has(actor.ID) || len(text) >= 4 && strings.HasSuffix(strings.ToLower(actor.Hint), text)
 }
 
-// nameOf returns the current name of a key or webhook, or "" if it was deleted or the user may not
-// see it.
+// nameOf returns the current name of a key or webhook. It returns "" if the target was deleted or
+// the user may not see it.
 func (p *pages) nameOf(c *call, target audit.Target) (string, error) {
 	if !p.maySee(c, target.Kind) {
 		return "", nil
@@ -250,7 +250,7 @@ func (p *pages) nameOf(c *call, target audit.Target) (string, error) {
 	return "", nil
 }
 
-// maySee reports whether the user may see the names of keys or webhooks.
+// maySee reports whether the user may see the names of targets of this kind, keys or webhooks.
 func (p *pages) maySee(c *call, kind audit.TargetKind) bool {
 	switch kind {
 	case audit.TargetKey:
@@ -261,7 +261,7 @@ func (p *pages) maySee(c *call, kind audit.TargetKind) bool {
 	return false
 }
 
-// viewPast returns the view of an audit entry, given the current name of its target.
+// viewPast returns the template data for an audit entry whose target has the given current name.
 func (p *pages) viewPast(c *call, n *audit.Entry, name string) pastView {
 	view := pastView{
 		At: p.when(n.At), Text: actionTexts[n.Action], Target: n.Target.ID, Name: name,
@@ -333,7 +333,7 @@ func (p *pages) viewPast(c *call, n *audit.Entry, name string) pastView {
 	return view
 }
 
-// under returns the page below another, or "" if page is empty.
+// under returns the path of a page below page, or "" if page is empty.
 func under(page, rest string) string {
 	if page == "" {
 		return ""
@@ -341,7 +341,7 @@ func under(page, rest string) string {
 	return page + rest
 }
 
-// targetPage returns the page of a key or webhook, or "".
+// targetPage returns the page of a key or webhook, or "" for any other target.
 func targetPage(target audit.Target) string {
 	switch target.Kind {
 	case audit.TargetKey:

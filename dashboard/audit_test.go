@@ -20,7 +20,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestAuditLog changes keys and webhooks in the pages and in other ways, and reads the audit log.
+// TestAuditLog changes keys and webhooks, on the pages and in other ways, and then reads the audit
+// log.
 func TestAuditLog(t *testing.T) {
 	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}}})
 	s.pages = s.mount(dashboard.Config{Logger: slog.New(slog.DiscardHandler), Actor: func(*http.Request) string { return "ada@example.com" }})
@@ -53,7 +54,7 @@ func TestAuditLog(t *testing.T) {
 	}
 	s.get("audit-log?target="+key.ID).says("Key created", "Key changed").hides(hook.ID, other.ID)
 	s.get("audit-log?target="+hook.ID).says("Webhook created").hides(key.ID, "Key created")
-	s.get("audit-log?target="+other.ID).says("Key created", "Key revoked") // works for deleted keys, too
+	s.get("audit-log?target="+other.ID).says("Key created", "Key revoked") // the log of a deleted key can still be read
 	if !strings.Contains(s.get("api-keys/"+key.ID).body, "audit-log?target="+key.ID) || !strings.Contains(s.get("webhooks/"+hook.ID).body, "audit-log?target="+hook.ID) {
 		t.Error("the pages do not lead to their audit log")
 	}
@@ -65,7 +66,7 @@ func TestAuditLog(t *testing.T) {
 	s.get("audit-log?target=" + key.ID).says("Nothing yet")
 }
 
-// TestAuditLogPages lists more than one page.
+// TestAuditLogPages reads an audit log of more than one page.
 func TestAuditLogPages(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, _ := s.key(alice, "0", time.Time{})
@@ -92,7 +93,7 @@ func TestAuditLog_WithoutPermission_IsForbidden(t *testing.T) {
 	s.get("api-keys").hides("audit-log")
 }
 
-// The deletion of a key can be found by the key's name and by the actor.
+// Users can find the deletion of a key by the key's name and by the actor.
 func TestAuditLog_DeletedKey_IsFoundByNameAndActor(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	s.pages = s.mount(dashboard.Config{Logger: slog.New(slog.DiscardHandler), Actor: func(*http.Request) string { return "ada@example.com" }})
@@ -156,7 +157,7 @@ func TestAuditLog_DeletedKey_IsFoundByNameAndActor(t *testing.T) {
 	}
 }
 
-// A filter by actor must search more than one page.
+// A filter by actor must examine entries beyond the first page.
 func TestAuditLog_FilteredByActor_ContinuesOverPages(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, _ := s.key(alice, "0", time.Time{})

@@ -16,7 +16,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// opened returns the pages with forms for a key, a webhook and an event, with the targets of their
+// opened maps each page that has forms for the given key, webhook or event to the targets of its
 // forms.
 func opened(key, webhook, event string) map[string][]string {
 	return map[string][]string{
@@ -37,7 +37,8 @@ func opened(key, webhook, event string) map[string][]string {
 	}
 }
 
-// newOpened returns a site of alice where every page has something to change.
+// newOpened returns a site where alice is signed in and every one of the pages has something to
+// change.
 func newOpened(t *testing.T) (s *site, pages map[string][]string) {
 	t.Helper()
 	s = newSite(t, storageapi.Config{})
@@ -53,7 +54,7 @@ func newOpened(t *testing.T) (s *site, pages map[string][]string) {
 	return s, opened(key.ID, webhook.ID, event.ID)
 }
 
-// state returns the parts of an account that forms can change.
+// state returns a text with everything in an account that forms can change.
 func (s *site) state(account string) string {
 	s.Helper()
 	own := *s
@@ -72,7 +73,7 @@ func (s *site) state(account string) string {
 	return all.String()
 }
 
-// Each form is opened as alice and sent as bob.
+// Each form is opened as alice and then sent as bob.
 func TestForms_SentFromAnotherAccount_AreRejected(t *testing.T) {
 	s, pages := newOpened(t)
 	const event = "evt_1"
@@ -93,7 +94,7 @@ func TestForms_SentFromAnotherAccount_AreRejected(t *testing.T) {
 		}
 	}
 
-	// Forms from the own account must work.
+	// Forms opened and sent in the same account must work.
 	s.account = bob
 	s.post("api-keys/new", s.get("api-keys/new").form("name", "b", "scopes", "files:read", "expiry", "never")).want(http.StatusOK)
 	twice := s.get("api-keys/new").form("name", "b", "scopes", "files:read", "expiry", "never")
@@ -101,7 +102,7 @@ func TestForms_SentFromAnotherAccount_AreRejected(t *testing.T) {
 	s.post("api-keys/new", twice).want(http.StatusConflict)
 }
 
-// during is a request body that calls a function while it arrives.
+// during is a request body that calls happens while it is being read.
 type during struct {
 	io.Reader
 	happens func()

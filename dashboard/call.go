@@ -16,7 +16,7 @@ import (
 type call struct {
 	*http.Request
 	account string
-	root    string // relative path from the URL to the mount point, such as "../"
+	root    string // relative path from the requested URL to the mount point, such as "../"
 }
 
 type accountKey struct{}
@@ -25,7 +25,7 @@ func withAccount(ctx context.Context, account string) context.Context {
 	return context.WithValue(ctx, accountKey{}, account)
 }
 
-// serve returns the handler of a route. It checks the user's permission before it calls handle.
+// serve returns the handler of a route. It calls handle only if the user may perform the action.
 func (p *pages) serve(action auth.Action, handle func(*call) (answer, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &call{Request: r, root: p.root(r)}
@@ -37,7 +37,7 @@ func (p *pages) serve(action auth.Action, handle func(*call) (answer, error)) ht
 		}
 		var a answer
 		err := c.check()
-		if err == nil && len(c.PostForm) > 0 { // the body was read
+		if err == nil && len(c.PostForm) > 0 { // the body has been read
 			arrival.Lift(w, r)
 		}
 		if err == nil {
@@ -61,7 +61,7 @@ func (p *pages) serve(action auth.Action, handle func(*call) (answer, error)) ht
 }
 
 // recheck determines the account again after a form has arrived, because the user may have signed
-// out meanwhile. It rejects a form that was opened for another account.
+// out meanwhile. It rejects a form that belongs to another account's page.
 func (p *pages) recheck(c *call) error {
 	if c.Method == http.MethodGet || c.Method == http.MethodHead {
 		return nil
@@ -78,10 +78,10 @@ func (p *pages) recheck(c *call) error {
 	return nil
 }
 
-// boundTo returns the value that binds forms to an account. It is not secret.
+// boundTo returns the value of the form field that binds a form to an account. It is not secret.
 func boundTo(account string) string { return version("account", account) }
 
-// root returns the relative path from a request's URL to the mount point.
+// root returns the relative path from the requested URL to the mount point.
 func (p *pages) root(r *http.Request) string {
 	depth := strings.Count(r.URL.EscapedPath(), "/") - strings.Count(p.path, "/")
 	if depth <= 0 {
@@ -90,7 +90,7 @@ func (p *pages) root(r *http.Request) string {
 	return strings.Repeat("../", depth)
 }
 
-// check parses the form, and rejects IDs that no store can contain.
+// check parses the form and rejects IDs that cannot exist in a store.
 func (c *call) check() error {
 	if err := c.ParseForm(); err != nil {
 		return badForm{err}
@@ -106,10 +106,10 @@ func (c *call) check() error {
 // isID reports whether s can be an ID.
 func isID(s string) bool { return len(s) <= 128 && isText(s) }
 
-// isText reports whether a store can contain s.
+// isText reports whether s can be a text in a store.
 func isText(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
-// after returns the ID after which the requested page of a list starts.
+// after returns the ID after which the requested page of a list begins.
 func (c *call) after() string {
 	if after := c.URL.Query().Get("after"); isID(after) {
 		return after
@@ -117,7 +117,7 @@ func (c *call) after() string {
 	return ""
 }
 
-// notice returns the message about the action that led to this page.
+// notice returns the message about the action that led to this page, or "".
 func (c *call) notice() string {
 	if c.Request.Method != http.MethodGet {
 		return ""

@@ -25,69 +25,69 @@ type Config struct {
 	// API provides the keys and webhooks that the pages show and change.
 	API *storageapi.Handler
 
-	// Account returns the account of a request, according to the host's login. An error or an
-	// invalid account (empty, more than 128 bytes, not UTF-8) is answered with 403, before any
-	// look-up. Account is called for every request, concurrently, and again after a form has
-	// arrived, which may take up to 30 s.
+	// Account returns the account of a request, according to the host's login. If it returns an
+	// error or an invalid account (empty, more than 128 bytes, not UTF-8), the response is 403,
+	// without any look-up. Account is called for every request, concurrently, and called again
+	// after a form has arrived, which may take up to 30 s.
 	Account func(*http.Request) (account string, err error)
 
 	// Path is the path of the pages as the handler sees it. It begins and ends with a slash. Leave
-	// out a prefix that a proxy or [http.StripPrefix] removes, since all links are relative.
-	// Default: "/settings/".
+	// out any prefix that a proxy or [http.StripPrefix] removes; all links are relative. Default:
+	// "/settings/".
 	Path string
 
 	// Title is shown above each page. Default: "Settings".
 	Title string
 
-	// Home is the link of the title, such as the host's start page: a path of this origin or a web
-	// address. Default: the title is not a link.
+	// Home is the page to which the title links, such as the host's start page. It is a path on
+	// this origin or a web address. Default: the title is not a link.
 	Home string
 
-	// SignIn is the host's login page: a path of this origin, outside Path, or a web address. A GET
-	// without an account is redirected there, with the requested path in the query parameter
-	// "next". Before the host redirects back to next, it must check that next is a path (begins
-	// with exactly one slash). Forms without an account are answered with 403. Default: all
+	// SignIn is the host's login page. It is a path on this origin, outside Path, or a web address.
+	// GET requests without an account are redirected there, with the requested path in the query
+	// parameter "next". Before the host redirects back to next, it must check that next is a path
+	// (begins with exactly one slash). Forms without an account are answered with 403. Default: all
 	// requests without an account are answered with 403.
 	SignIn string
 
 	// SignOut is the target of the button "Sign out", which sends a POST without fields. It must be
-	// a path of this origin, outside Path, and so must be all redirects from there. The host should
+	// a path on this origin, outside Path, and may redirect only to such paths. The host should
 	// reject requests from other origins ([http.CrossOriginProtection]). Default: no button.
 	SignOut string
 
-	// APIURL is the address at which clients reach the API, with its prefix, such as
-	// "https://api.example.com/v2". The page of a new key shows a command with it. Default: the
-	// origin of the page, followed by the API's [storageapi.Config.Prefix].
+	// APIURL is the address at which clients reach the API, including its prefix, such as
+	// "https://api.example.com/v2". The page of a new key shows a command that uses it. Default:
+	// the origin of the page, followed by the API's [storageapi.Config.Prefix].
 	APIURL string
 
 	// May reports whether the user of a request may perform an action on keys or webhooks of the
-	// account. For people who may only look, return [auth.Action.ReadOnly]: it includes
+	// account. For users who may only view, return [auth.Action.ReadOnly]: it includes
 	// [auth.ReadEvents], for the bodies of events, and [auth.ReadAudit], for the audit log. Pages
-	// have no buttons for forbidden actions, and a request for one is answered with 403, a form
-	// after it has arrived. May is called concurrently, several times per page, and only with
-	// requests that have an account. Default: users may do everything.
+	// have no buttons for forbidden actions. A request for a forbidden action is answered with 403;
+	// if it is a form, only once the form has arrived. May is called concurrently, several times
+	// per page, and only with requests that have an account. Default: users may do everything.
 	May func(r *http.Request, action auth.Action) bool
 
-	// Actor returns the name of a request's user in the audit log: an ID or an address from the
-	// host's login, never the value of a form field. The first 128 bytes are stored. Actor is called
-	// concurrently, and only with requests that have an account. If it returns "" the actor is the
-	// host. Default: the host.
+	// Actor returns the name that the audit log gives to the user of a request: an ID or an address
+	// from the host's login, never the value of a form field. The first 128 bytes are stored. Actor
+	// is called concurrently, and only with requests that have an account. If it returns "", the
+	// actor is the host. Default: the host.
 	Actor func(*http.Request) string
 
-	// Logger gets failures, and requests without an account at debug level. It gets no secrets.
-	// Default: [slog.Default].
+	// Logger receives failures, and at debug level also requests without an account. It receives no
+	// secrets. Default: [slog.Default].
 	Logger *slog.Logger
 
 	// Now is the clock for relative times such as "3 days ago". Default: [time.Now].
 	Now func() time.Time
 }
 
-// pages answers requests for the dashboard.
+// pages serves the dashboard.
 type pages struct {
 	keys      *apikeys.KeyService
 	webhooks  *webhooks.WebhookService
 	alerts    *alerts.AlertService
-	unit      string // of balances; empty: the service has none
+	unit      string // unit of balances; empty if the service has no balances
 	apiURL    string // see Config.APIURL
 	apiPrefix string
 	entries   *audit.Service
@@ -95,18 +95,18 @@ type pages struct {
 	path      string
 	title     string
 	home      string
-	signIn    *url.URL // nil means none
+	signIn    *url.URL // nil if there is no login page
 	signOut   string
-	may       func(*http.Request, auth.Action) bool // nil means everything
+	may       func(*http.Request, auth.Action) bool // nil means that everything is allowed
 	attribute func(*http.Request) context.Context
 	log       *slog.Logger
 	now       func() time.Time
 	routes    http.Handler
 
-	unbounded sync.Once // warns that forms have no time limit
+	unbounded sync.Once // warns only once that forms have no time limit
 }
 
-// New returns the handler of all pages. It is safe for concurrent use and starts no
+// New returns a handler that serves all pages. It is safe for concurrent use and starts no
 // goroutines. An error names the field of config that is missing or invalid.
 func New(config Config) (http.Handler, error) {
 	switch {
@@ -167,7 +167,7 @@ func New(config Config) (http.Handler, error) {
 	return p, nil
 }
 
-// setAddresses validates and sets the addresses outside of the pages.
+// setAddresses validates and sets the addresses that lead out of the dashboard.
 func (p *pages) setAddresses(config *Config) error {
 	inside := func(address string) bool { return strings.HasPrefix(address+"/", p.path) && p.path != "/" }
 	switch {
@@ -181,12 +181,12 @@ func (p *pages) setAddresses(config *Config) error {
 		return fmt.Errorf("dashboard: Config.SignOut must be a path outside Config.Path: %q", config.SignOut)
 	}
 	if config.SignIn != "" {
-		p.signIn, _ = url.Parse(config.SignIn) // isAddress has parsed it
+		p.signIn, _ = url.Parse(config.SignIn) // isAddress has already parsed it
 	}
 	return nil
 }
 
-// validPath reports whether a path can be part of the patterns of a ServeMux.
+// validPath reports whether ServeMux patterns can contain the path.
 func validPath(path string) bool {
 	return strings.HasPrefix(path, "/") && strings.HasSuffix(path, "/") && !strings.Contains(path, "//") &&
 		!strings.Contains(path, "/./") && !strings.Contains(path, "/../") &&
@@ -200,14 +200,14 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // maxBody is the maximum size of a form in bytes.
 const maxBody = 64 << 10
 
-// ServeHTTP serves a request, and refuses it if it has no account.
+// ServeHTTP answers a request. It refuses requests without an account.
 func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Security-Policy", policy)
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
-	header.Set("Referrer-Policy", "same-origin") // "no-referrer" would make the Origin of forms null
+	header.Set("Referrer-Policy", "same-origin") // with "no-referrer", the Origin of forms would be null
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("X-Frame-Options", "DENY")
 

@@ -14,37 +14,37 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A deliveryView is the view of a delivery.
+// A deliveryView is the template data for a delivery.
 type deliveryView struct {
 	EventID, WebhookID string
-	To                 string // URL of the webhook; empty: not shown
+	To                 string // URL of the webhook; empty means not shown
 	Gone               bool   // the webhook was deleted
 	Event              eventView
 	State, Mark        string
 	Published          *when
-	Next               *when // time of the next attempt, unless it is due
+	Next               *when // time of the next attempt, or nil if it is already due
 	Attempts           []attemptView
 	Last               *attemptView
 }
 
-// An attemptView is the view of an attempt.
+// An attemptView is the template data for an attempt.
 type attemptView struct {
 	Number   int
 	Started  *when
 	Duration string
 	Mark     string
-	Outcome  string // "200 OK", or the reason for the lack of a response
+	Outcome  string // "200 OK", or why there was no response
 	Error    string
-	Response string // beginning of the response body, from the receiver
+	Response string // start of the receiver's response body
 	Header   []headerView
 	Made     bool   // a request was sent
-	Signed   string // the part of the signed content before the body
+	Signed   string // the signed content up to the body
 }
 
-// A headerView is a header of a request.
+// A headerView is a header of a sent request.
 type headerView struct{ Name, Value string }
 
-// deliveryStates are the states with their texts and their marks in style.css.
+// deliveryStates lists the states with their labels and their classes in style.css.
 var deliveryStates = []struct {
 	State      webhooks.DeliveryState
 	Text, Mark string
@@ -109,7 +109,7 @@ func (p *pages) viewAttempt(eventID string, attempt webhooks.Attempt) attemptVie
 	return view
 }
 
-// A deliveryListView is the view of the list of deliveries.
+// A deliveryListView is the template data for a list of deliveries.
 type deliveryListView struct {
 	Webhook    webhookView
 	Form       form // the filters
@@ -122,14 +122,14 @@ type deliveryListView struct {
 	After      bool
 	Next       string
 	Problem    string
-	Resent     int             // number of deliveries queued, if others failed
+	Resent     int             // number of deliveries queued, if queuing others failed
 	Failures   []resendFailure // deliveries that could not be queued
 }
 
 // A resendFailure is a delivery that could not be resent.
 type resendFailure struct{ EventID, Reason string }
 
-// A stateView is a state to filter by.
+// A stateView is a delivery state that the user can select as a filter.
 type stateView struct {
 	Value, Text string
 	On          bool
@@ -139,7 +139,8 @@ func (p *pages) listDeliveries(c *call) (answer, error) {
 	return p.deliveriesPage(c, deliveryListView{})
 }
 
-// deliveriesPage returns the list that the URL selects. The given view has the result of a form.
+// deliveriesPage returns the list that the URL selects. view already holds the result of a form, if
+// there was one.
 func (p *pages) deliveriesPage(c *call, view deliveryListView) (answer, error) {
 	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
 	if err != nil {
@@ -177,7 +178,8 @@ func (p *pages) deliveriesPage(c *call, view deliveryListView) (answer, error) {
 	return a, nil
 }
 
-// resendDeliveries resends the selected deliveries of a page of the list, and shows that page again.
+// resendDeliveries resends the deliveries that the user selected on a page of the list, and shows
+// that page again.
 func (p *pages) resendDeliveries(c *call) (answer, error) {
 	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
 	if err != nil {
@@ -198,7 +200,7 @@ func (p *pages) resendDeliveries(c *call) (answer, error) {
 			view.Failures = append(view.Failures, resendFailure{event, "the event is no longer stored"})
 		case c.Context().Err() != nil:
 			return answer{}, err
-		default: // others may have been queued
+		default: // other deliveries may have been queued
 			p.log.ErrorContext(c.Context(), "dashboard: resending an event failed", "webhook", webhook.ID, "event", event, "error", err)
 			view.Failures = append(view.Failures, resendFailure{event, "there was a problem on our side; try again"})
 		}
@@ -212,7 +214,7 @@ func (p *pages) resendDeliveries(c *call) (answer, error) {
 	return goTo(list+filters.Encode(), ""), nil
 }
 
-// resent returns the name of the notice about deliveries that were resent to a webhook.
+// resent returns the name of the notice to show after deliveries to a webhook were resent.
 func resent(webhook *webhooks.Webhook) string {
 	switch {
 	case webhook.Held:
@@ -223,7 +225,7 @@ func resent(webhook *webhooks.Webhook) string {
 	return "redelivered"
 }
 
-// A deliveryPageView is the view of the page of a delivery.
+// A deliveryPageView is the template data for the page of a delivery.
 type deliveryPageView struct {
 	Webhook  webhookView
 	Delivery deliveryView
@@ -258,7 +260,7 @@ func (p *pages) deliveryPage(c *call, problem string) (answer, error) {
 func (p *pages) redeliver(c *call) (answer, error) {
 	id, event := c.PathValue("id"), c.PathValue("event")
 	err := p.webhooks.Redeliver(c.Context(), c.account, id, event)
-	if errors.Is(err, apierr.ErrNotFound) { // maybe only the event's body is missing
+	if errors.Is(err, apierr.ErrNotFound) { // perhaps only the event's body is missing
 		a, err := p.deliveryPage(c, "This event is no longer stored and cannot be resent.")
 		a.status = http.StatusConflict
 		return a, err

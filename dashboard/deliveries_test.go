@@ -83,7 +83,8 @@ func TestRedeliver(t *testing.T) {
 	s.follow(s.post(path, nil)).want(http.StatusOK).says("Pending", "Queued until you turn the webhook back on.", "When you turn the webhook back on").hides("Queued to be sent again")
 }
 
-// Deliveries are selected on a page of the list, which is shown again with its filters.
+// The user selects deliveries on a page of the list. After resending, the same page must be shown
+// with its filters.
 func TestResend_SelectedDeliveries(t *testing.T) {
 	r := newReceiver(t)
 	s, w := newDelivering(t, r)
@@ -116,7 +117,7 @@ func TestResend_SelectedDeliveries(t *testing.T) {
 	s.follow(s.post(list, shown.form("event", "evt_3"))).says("Queued until you turn the webhook back on.")
 }
 
-// unlucky is a store that cannot redeliver one event.
+// unlucky is a store that cannot redeliver one of the events.
 type unlucky struct{ *memory.Store }
 
 func (u unlucky) Redeliver(ctx context.Context, account, webhookID, eventID string, entry audit.Entry) error {
@@ -168,7 +169,7 @@ func TestRecover(t *testing.T) {
 	begun := s.post(path+"/recover", form.form("state", "dead"))
 	job := s.follow(begun).want(http.StatusOK).says("Resending events", "Events Failed")
 	if !strings.Contains(job.body, `http-equiv="refresh"`) {
-		job.says("were sent again") // the job is already done
+		job.says("were sent again") // the job has finished early
 	}
 	for i := range 3 {
 		s.settled(w.ID, fmt.Sprintf("evt_%d", i))
@@ -190,7 +191,7 @@ func TestRecover(t *testing.T) {
 			t.Fatal(s.follow(none).text())
 		}
 	}
-	s.follow(none).says("Done").hides("Waiting", "refresh") // although the webhook has pending deliveries
+	s.follow(none).says("Done").hides("Waiting", "refresh") // even though the webhook has pending deliveries
 	other, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: r.URL, Events: alerts.EventTypes()})
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +200,7 @@ func TestRecover(t *testing.T) {
 	s.get("webhooks/" + other.ID + "/recoveries/" + id).want(http.StatusNotFound)
 }
 
-// A webhook can have one recovery at a time. In this test recoveries make no progress.
+// A webhook can have only one running recovery. In this test recoveries make no progress.
 func TestRecover_AlreadyRunning_IsRejected(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	w, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/hooks", Events: alerts.EventTypes()})

@@ -11,16 +11,17 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// An eventBodyView is the view of an event's body.
+// An eventBodyView is the template data for an event's body.
 type eventBodyView struct {
-	Text      string // the exact signed bytes; empty: not stored
+	Text      string // the exact signed bytes; empty if they are not stored
 	Formatted string // Text with line breaks and indentation; empty if it is not JSON or deeply nested
 	Size      string
-	Until     *when  // end of its retention; nil: stored forever, or not at all
-	Header    string // name of the header with the signature of the body alone
+	Until     *when  // when the body will be deleted; nil if it is kept forever or not stored
+	Header    string // name of the header that signs only the body
 }
 
-// viewEventBody returns the view of an event's body, or nil if the user may not read events.
+// viewEventBody returns the template data for an event's body, or nil if the user may not read
+// events.
 func (p *pages) viewEventBody(c *call, eventID string, published time.Time) (*eventBodyView, error) {
 	if p.permit(c.Request, auth.ReadEvents) != nil {
 		return nil, nil
@@ -40,17 +41,17 @@ func (p *pages) viewBody(body []byte) *eventBodyView {
 	return &eventBodyView{Text: string(body), Formatted: formatted(body), Size: count(len(body), "byte"), Header: p.webhooks.SignatureHeader()}
 }
 
-// maxDepth limits the nesting of bodies that are formatted, because the indentation grows with its
-// square.
+// maxDepth is the maximum nesting of bodies that are formatted. The size of the indentation grows
+// with the square of the nesting.
 const maxDepth = 32
 
-// formatted returns a body with line breaks and indentation, and otherwise unchanged. It returns
-// "" if the body is not JSON or is nested more deeply than maxDepth.
+// formatted returns a body with line breaks and indentation added, and nothing else changed. It
+// returns "" if the body is not JSON or is nested more deeply than maxDepth.
 func formatted(body []byte) string {
 	depth, quoted := 0, false
 	for i := 0; i < len(body); i++ {
 		switch b := body[i]; {
-		case b == '\\': // in a string
+		case b == '\\': // a backslash occurs only in strings
 			i++
 		case b == '"':
 			quoted = !quoted

@@ -29,7 +29,7 @@ var (
 	signedShown = regexp.MustCompile(`Signed: <code>([^<]*)</code> and the body`)
 )
 
-// The page of a delivery must show exactly the sent bytes, and the content that is signed.
+// The page of a delivery must show the exact bytes that were sent, and the content that was signed.
 func TestEventBody(t *testing.T) {
 	r := newReceiver(t)
 	r.answer(http.StatusOK, markup)
@@ -74,7 +74,7 @@ func TestEventBody(t *testing.T) {
 		if want := hex.EncodeToString(mac([]byte(whole), body)); header.Get("X-Service-Signature") != want {
 			t.Errorf("%s: signed %s, computed %s", id, header.Get("X-Service-Signature"), want)
 		}
-		for name := range header { // as sent, except for the signatures
+		for name := range header { // all headers as sent, except the signatures
 			if value := header.Get(name); !strings.Contains(name, "Signature") && name != "Content-Length" && !strings.Contains(shown.text(), name+" "+value) {
 				t.Errorf("the page has no %s: %s", name, value)
 			}
@@ -92,7 +92,7 @@ func mac(key []byte, text string) []byte {
 	return h.Sum(nil)
 }
 
-// A user may be allowed to see deliveries but not the bodies of events.
+// Some users may see deliveries but not the bodies of events.
 func TestEventBody_UserMayNotReadEvents_IsHidden(t *testing.T) {
 	r := newReceiver(t)
 	s, w := newDelivering(t, r)

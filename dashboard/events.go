@@ -13,16 +13,16 @@ import (
 )
 
 // eventPageSize is the number of events on a page. It is small because the page reads the
-// deliveries of each.
+// deliveries of each event.
 const eventPageSize = 20
 
-// An eventListView is the view of the list of the account's events.
+// An eventListView is the template data for the list of the account's events.
 type eventListView struct {
 	Form         form // the filters
 	Types        []eventView
 	Filtered     bool
 	Quiet        bool // nothing was published in the last 24 hours
-	Unsubscribed bool // no webhook is subscribed to the type of the filter
+	Unsubscribed bool // no webhook is subscribed to the event type selected by the filter
 	Events       []listedEvent
 	Query        template.URL // the filters, encoded, for links
 	After        bool
@@ -33,12 +33,12 @@ type listedEvent struct {
 	ID           string
 	Event        eventView
 	Published    *when
-	Webhooks     int // number of webhooks with a delivery
+	Webhooks     int // number of webhooks that have a delivery of the event
 	States       []stateCount
 	Unsubscribed bool // no webhook is subscribed to the type
 }
 
-// A stateCount is the number of an event's deliveries in one state.
+// A stateCount shows how many deliveries of an event are in one state.
 type stateCount struct{ Text, Mark string }
 
 func (p *pages) listEvents(c *call) (answer, error) {
@@ -74,7 +74,7 @@ func (p *pages) listEvents(c *call) (answer, error) {
 	}
 	view.Next = page.Next
 	if !view.Filtered && !view.After {
-		view.Quiet = page.Next == "" // unless there is an event
+		view.Quiet = page.Next == "" // provisional: false if the page shows an event
 		if len(page.Events) > 0 {
 			view.Quiet = p.now().Sub(page.Events[0].PublishedAt) > hours*time.Hour
 		}
@@ -84,7 +84,7 @@ func (p *pages) listEvents(c *call) (answer, error) {
 	return a, nil
 }
 
-// countStates returns the number of deliveries in each state that occurs.
+// countStates counts the deliveries in each state. It omits states without deliveries.
 func countStates(deliveries []webhooks.Delivery) (counts []stateCount) {
 	for _, s := range deliveryStates {
 		n := 0
@@ -100,8 +100,8 @@ func countStates(deliveries []webhooks.Delivery) (counts []stateCount) {
 	return counts
 }
 
-// unsubscribed returns a function that reports whether certainly no webhook of the account is
-// subscribed to a type.
+// unsubscribed returns a function that reports whether no webhook of the account is subscribed to a
+// type. If the account has too many webhooks to tell, the function returns false.
 func (p *pages) unsubscribed(c *call) (func(webhooks.EventType) bool, error) {
 	page, err := p.webhooks.List(c.Context(), c.account, webhooks.WebhookQuery{Limit: searchedAtOnce})
 	if err != nil {
@@ -116,8 +116,8 @@ func (p *pages) unsubscribed(c *call) (func(webhooks.EventType) bool, error) {
 	return func(t webhooks.EventType) bool { return page.Next == "" && !subscribed[t] }, nil
 }
 
-// typeFilter returns the event type that the filter selects, if any, and the choices, to which it
-// adds that type.
+// typeFilter returns the event type that the filter selects, if any, and the choices of the filter.
+// If choices lacks the selected type, typeFilter adds it.
 func (p *pages) typeFilter(f form, choices []eventView) ([]webhooks.EventType, []eventView) {
 	selected := f.Values.Get("type")
 	if selected == "" || !isID(selected) {
@@ -132,7 +132,7 @@ func (p *pages) typeFilter(f form, choices []eventView) ([]webhooks.EventType, [
 	return []webhooks.EventType{t}, append(choices, p.viewEvent(t))
 }
 
-// An eventPageView is the view of the page of an event.
+// An eventPageView is the template data for the page of an event.
 type eventPageView struct {
 	ID           string
 	Event        eventView

@@ -47,7 +47,7 @@ func TestEvents(t *testing.T) {
 	s.get("events/evt_heard").want(http.StatusNotFound)
 }
 
-// The pages must answer why no event has arrived since yesterday.
+// The pages must explain why no event has arrived since yesterday.
 func TestEvents_NothingPublishedSinceYesterday_PagesSaySo(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	w, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{alerts.TypeBalanceLow}})

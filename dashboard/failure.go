@@ -13,12 +13,12 @@ var (
 	errOtherAccount = errors.New("the form belongs to another account")
 )
 
-// A badForm is the error of a form that cannot be read.
+// A badForm is an error of a form that cannot be parsed.
 type badForm struct{ error }
 
 func (f badForm) Unwrap() error { return f.error }
 
-// failure returns the page for an error.
+// failure returns the error page for err.
 func (p *pages) failure(c *call, err error) answer {
 	var (
 		form     badForm
@@ -42,14 +42,14 @@ func (p *pages) failure(c *call, err error) answer {
 	return failed(http.StatusInternalServerError, "Something went wrong", "This is a problem on our side. Try again in a moment.")
 }
 
-// A failureView is the view of an error page.
+// A failureView is the template data for an error page.
 type failureView struct{ Heading, Text string }
 
 func failed(status int, heading, text string) answer {
 	return answer{status: status, page: "failure", title: heading, data: failureView{heading, text}}
 }
 
-// refuseOrigin answers a cross-origin request.
+// refuseOrigin answers a request that another site's page has sent.
 func (p *pages) refuseOrigin(w http.ResponseWriter, r *http.Request) {
 	c := &call{Request: r, root: p.root(r)}
 	p.write(w, c, failed(http.StatusForbidden, "Request blocked", "Another site sent this request. Nothing was changed."))

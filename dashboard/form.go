@@ -16,7 +16,7 @@ import (
 	"github.com/storageapi/storageapi/apierr"
 )
 
-// A form is a user's input with its errors.
+// A form is a user's input with the errors in it.
 type form struct {
 	Values url.Values
 	Errors map[string]string // by field
@@ -26,13 +26,14 @@ func newForm(values url.Values) form {
 	return form{Values: values, Errors: make(map[string]string)}
 }
 
-// A fieldView is one field of a form.
+// A fieldView is the template data for a field of a form.
 type fieldView struct{ Name, Value, Error string }
 
-// Has reports whether a checkbox or radio button is on.
+// Has reports whether the checkbox or radio button with this name and value is selected.
 func (f form) Has(name, value string) bool { return slices.Contains(f.Values[name], value) }
 
-// refuse sets the error of a field if err is a validation error, and returns any other error.
+// refuse records err as the error of a field if it is a validation error. It returns any other
+// error.
 func (f form) refuse(name string, err error) error {
 	rule, ok := errors.AsType[*apierr.ValidationError](err)
 	if !ok {
@@ -51,7 +52,7 @@ func sentence(reason string) string {
 // newNonce returns the idempotency key of a new form.
 func newNonce() string { return "dashboard-" + rand.Text() }
 
-// version returns a hash of a state, which shows whether a form is out of date.
+// version returns a hash of a state. Forms contain it, so that an outdated form can be detected.
 func version(parts ...string) string {
 	h := sha256.New()
 	for _, part := range parts {
@@ -61,10 +62,10 @@ func version(parts ...string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:15])
 }
 
-// errChanged is the error of a form that is out of date.
+// errChanged is the error for an outdated form.
 var errChanged = errors.New("changed after the form was loaded")
 
-// graces are the grace periods to choose from.
+// graces are the grace periods that users can choose.
 var graces = []choice{
 	{"0s", "Immediately"},
 	{"1h", "In 1 hour"},
@@ -73,10 +74,11 @@ var graces = []choice{
 	{"720h", "In 30 days"},
 }
 
-// A choice is one of several options.
+// A choice is an option that users can choose in a form.
 type choice struct{ Value, Label string }
 
-// grace returns the grace period of a form, which must be one of graces.
+// grace returns the grace period that the user chose. It returns false if the value is not one of
+// graces.
 func (f form) grace() (time.Duration, bool) {
 	value := f.Values.Get("grace")
 	if !slices.ContainsFunc(graces, func(c choice) bool { return c.Value == value }) {
@@ -87,11 +89,11 @@ func (f form) grace() (time.Duration, bool) {
 	return grace, err == nil
 }
 
-// minuteOf returns the value of a field with a date and time in UTC, rounded down to the minute.
+// minuteOf formats t in UTC as the value of a date and time field. It drops the seconds.
 func minuteOf(t time.Time) string { return t.UTC().Format("2006-01-02T15:04") }
 
-// period returns the period of the fields "from" and "to". It sets an error unless it begins before
-// it ends.
+// period returns the period between the fields "from" and "to". If it does not begin before it
+// ends, period records an error.
 func (f form) period() (from, to time.Time) {
 	from, to = f.moment("from"), f.moment("to")
 	if !to.IsZero() && !from.Before(to) {
@@ -100,7 +102,7 @@ func (f form) period() (from, to time.Time) {
 	return from, to
 }
 
-// filled returns the fields that have a value, out of those named.
+// filled returns the named fields, without empty ones.
 func (f form) filled(names ...string) url.Values {
 	filled := make(url.Values)
 	for _, name := range names {
@@ -111,7 +113,7 @@ func (f form) filled(names ...string) url.Values {
 	return filled
 }
 
-// moment parses a field with a date and time in UTC, which may be empty.
+// moment parses a date and time field in UTC. If it is empty, moment returns the zero time.
 func (f form) moment(name string) time.Time {
 	value := f.Values.Get(name)
 	if value == "" {

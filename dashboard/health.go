@@ -9,25 +9,26 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Maximum number of a webhook's newest deliveries in its health, which limits the cost of a page.
+// How many of a webhook's newest deliveries are read to determine its health. This limits the cost
+// of a page.
 const (
-	listSample = 200  // per webhook of a list
-	pageSample = 1000 // on the webhook's own page
+	listSample = 200  // for each webhook in a list
+	pageSample = 1000 // for the webhook's own page
 )
 
-// hours is the period of the health. The chart shows it by clock hours, which are one more.
+// hours is the period that the health covers. It spans hours+1 clock hours, which the chart shows.
 const hours = 24
 
-// A healthView summarizes the attempts of the last 24 hours at a webhook.
+// A healthView summarizes the attempts to reach a webhook in the last 24 hours.
 type healthView struct {
 	Attempts  int
 	Succeeded int
-	Rate      string // of success: "99.2%"
-	State     string // a mark of style.css
-	Median    string // of the response times; empty: there was no response
+	Rate      string // success rate: "99.2%"
+	State     string // a class in style.css
+	Median    string // median response time; empty if there was no response
 	P95       string
 	Partial   bool  // not all deliveries were read
-	Since     *when // if Partial, the publication time of the oldest delivery read; nil if none was
+	Since     *when // if Partial, when the oldest delivery read was published; nil if none was read
 	Chart     chart
 }
 
@@ -46,7 +47,8 @@ func (h healthView) Summary() string {
 	return text
 }
 
-// health computes the health of a webhook from its newest deliveries, at most most.
+// health computes the health of a webhook from its newest deliveries. It reads no more deliveries
+// than the number in most.
 func (p *pages) health(c *call, webhookID string, most int) (healthView, error) {
 	now := p.now()
 	from := now.Add(-hours * time.Hour)
@@ -58,7 +60,7 @@ func (p *pages) health(c *call, webhookID string, most int) (healthView, error) 
 		view  healthView
 		each  [hours + 1]hour
 		first = from.Truncate(time.Hour)
-		times []time.Duration // of responses
+		times []time.Duration // response times
 	)
 	for _, delivery := range deliveries {
 		for _, attempt := range delivery.Attempts {
@@ -72,7 +74,8 @@ func (p *pages) health(c *call, webhookID string, most int) (healthView, error) 
 				view.Succeeded++
 				each[at].succeeded++
 			}
-			// The time of a refused connection, for example, says nothing about responses.
+			// Without a response, for example if the connection was refused, the duration is no
+			// response time.
 			if attempt.Status != 0 || attempt.Class == webhooks.ClassTimeout {
 				times = append(times, attempt.Duration)
 				each[at].times = append(each[at].times, attempt.Duration)
@@ -103,11 +106,12 @@ func (p *pages) health(c *call, webhookID string, most int) (healthView, error) 
 	return view, nil
 }
 
-// maxSteps is the maximum number of queries of newest, which needs several if deliveries are rare.
+// maxSteps is the maximum number of store queries that newest makes. It needs several if deliveries
+// are rare.
 const maxSteps = 4
 
-// newest returns the webhook's newest deliveries since from, at most most, and whether there may be
-// more.
+// newest returns the webhook's newest deliveries since from, up to the number in most. partial
+// means that there may be more.
 func (p *pages) newest(c *call, webhookID string, from time.Time, most int) (list []webhooks.Delivery, partial bool, err error) {
 	query := webhooks.DeliveryQuery{From: from, Limit: most}
 	for range maxSteps {
@@ -126,7 +130,8 @@ func (p *pages) newest(c *call, webhookID string, from time.Time, most int) (lis
 	return list, true, nil
 }
 
-// percent returns a percentage, rounded down, so that it is 100 only if part equals whole.
+// percent returns part as a percentage of whole. It rounds down, so that only part == whole gives
+// 100.
 func percent(part, whole int) string {
 	thousandths := part * 1000 / whole
 	if thousandths%10 == 0 {
@@ -135,16 +140,16 @@ func percent(part, whole int) string {
 	return fmt.Sprintf("%d.%d%%", thousandths/10, thousandths%10)
 }
 
-// quantile returns a percentile of sorted times.
+// quantile returns the given percentile of times, which must be sorted.
 func quantile(sorted []time.Duration, percentile int) time.Duration {
 	return sorted[min(len(sorted)*percentile/100, len(sorted)-1)]
 }
 
-// An hour has the attempts of one hour.
+// An hour summarizes the attempts in one hour.
 type hour struct {
 	attempts  int
 	succeeded int
-	times     []time.Duration // of responses
+	times     []time.Duration // response times
 }
 
 // The dimensions of a chart, in its own units.
@@ -155,32 +160,32 @@ const (
 	tickHours   = 6
 )
 
-// A chart shows, for each clock hour with the latest at the right, how many attempts succeeded and
-// failed, and the median response time as a line.
+// A chart shows how many attempts succeeded and failed in each clock hour, with the latest hour at
+// the right, and the median response time as a line.
 type chart struct {
 	Width, Height int
 	Bars          []bar
-	Lines         []string // points of each run of hours with responses
+	Lines         []string // points of each run of consecutive hours with responses
 	Most          int      // number of attempts at the top of the chart
-	Longest       string   // response time at the top of the chart; empty: there is no line
+	Longest       string   // response time at the top of the chart; empty if there is no line
 	Ticks         []tick
 }
 
-// A tick labels the beginning of an hour.
+// A tick is a label on the time axis, at the start of an hour.
 type tick struct {
-	Percent int    // of the width
-	ISO     string // for scripts, which show it in the reader's zone
-	Label   string // in UTC
+	Percent int    // position as a percentage of the width
+	ISO     string // for scripts, which show the hour in the reader's time zone
+	Label   string // the hour in UTC
 }
 
-// A bar is an hour. Succeeded is drawn below Failed.
+// A bar is the bar of an hour in the chart. Succeeded is drawn below Failed.
 type bar struct {
 	X, Width              int
 	SucceededY, Succeeded int
 	FailedY, Failed       int
 }
 
-// draw draws hours, the first of which begins at first.
+// draw draws the chart of consecutive hours. first is when the first hour begins.
 func draw(first time.Time, each []hour) chart {
 	c := chart{Width: len(each) * (barWidth + barGap), Height: chartHeight}
 	longest := time.Duration(0)
@@ -220,7 +225,7 @@ func draw(first time.Time, each []hour) chart {
 	return c
 }
 
-// appendLine appends a line. It doubles a single point, so that it is visible.
+// appendLine appends a line through points. It doubles a single point, to make it visible.
 func appendLine(lines, points []string) []string {
 	switch len(points) {
 	case 0:
@@ -231,7 +236,7 @@ func appendLine(lines, points []string) []string {
 	return append(lines, strings.Join(points, " "))
 }
 
-// scale returns the height of n: at least 2 if n is not 0, so that it is visible.
+// scale returns the height for n. The height is at least 2 unless n is 0, to keep it visible.
 func scale(n, most int) int {
 	if n == 0 {
 		return 0

@@ -22,8 +22,8 @@ func TestDraw(t *testing.T) {
 		return list
 	}
 	each[0] = hour{100, 100, times(100, time.Second)}
-	each[1] = hour{1, 0, times(1, 500*time.Millisecond)} // must be visible although it is small
-	each[2] = hour{100, 0, nil}                          // no responses
+	each[1] = hour{1, 0, times(1, 500*time.Millisecond)} // a small bar must still be visible
+	each[2] = hour{100, 0, nil}                          // attempts without responses
 	each[23] = hour{50, 25, times(50, 0)}
 	want := chart{
 		Width: 250, Height: 48, Most: 100, Longest: "1.0 s", Ticks: ticks,

@@ -8,7 +8,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// The time until a connection is refused must not count as a response time.
+// If a connection is refused, the time until then must not count as a response time.
 func TestHealth_NoResponse_HasNoResponseTime(t *testing.T) {
 	r := newReceiver(t)
 	s, w := newDelivering(t, r)

@@ -26,16 +26,16 @@ const (
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// A site is a host with the dashboard, as seen by a user who is signed in.
+// A site is a host with the dashboard, used by a person who is signed in.
 type site struct {
 	testing.TB
 	api     *storageapi.Handler
 	pages   http.Handler
-	account string // account of the user
+	account string // account of the person who is signed in
 	root    string // mount point of the pages
 }
 
-// newSite returns a site where alice is signed in. It uses a memory store unless config has a path
+// newSite returns a site where alice is signed in. It uses a memory store unless config sets a path
 // or a store.
 func newSite(t testing.TB, config storageapi.Config) *site {
 	t.Helper()
@@ -65,7 +65,7 @@ func (s *site) mount(config dashboard.Config) http.Handler {
 	return pages
 }
 
-// key creates a key in Go.
+// key creates a key in Go, not in a form.
 func (s *site) key(account, name string, expiresAt time.Time, members ...scopes.Scope) (apikeys.Key, string) {
 	s.Helper()
 	set := scopes.Of(members...)
@@ -93,7 +93,7 @@ func (s *site) valid(token string) bool {
 	return err == nil
 }
 
-// A page is a complete response.
+// A page is a response with its body.
 type page struct {
 	testing.TB
 	at     *url.URL
@@ -119,7 +119,7 @@ func (s *site) get(path string) *page {
 	return s.do(httptest.NewRequestWithContext(s.Context(), "GET", s.root+path, nil))
 }
 
-// post sends a form as a browser does from the dashboard's own pages.
+// post sends a form as a browser would from a page of the dashboard.
 func (s *site) post(path string, form url.Values) *page {
 	s.Helper()
 	return s.do(s.formRequest(path, form, "same-origin"))
@@ -155,12 +155,12 @@ func (p *page) want(status int) *page {
 
 var tags = regexp.MustCompile(`(?s)<[^>]*>`)
 
-// text returns the visible text of the page on one line.
+// text returns the visible text of the page as one line.
 func (p *page) text() string {
 	return strings.Join(strings.Fields(html.UnescapeString(tags.ReplaceAllString(p.body, " "))), " ")
 }
 
-// says checks that the visible text contains all texts.
+// says checks that the visible text contains each of the texts.
 func (p *page) says(texts ...string) *page {
 	p.Helper()
 	for _, text := range texts {
@@ -184,7 +184,7 @@ func (p *page) hides(texts ...string) *page {
 
 var hidden = regexp.MustCompile(`<input type="hidden" name="(\w+)" value="([^"]*)">`)
 
-// form returns the data of the page's form, with the given fields set.
+// form returns the values of the page's form after setting the given fields.
 func (p *page) form(fields ...string) url.Values {
 	p.Helper()
 	values := make(url.Values)
@@ -199,7 +199,7 @@ func (p *page) form(fields ...string) url.Values {
 
 var secretShown = regexp.MustCompile(`<code id="secret" data-secret>([^<]*)</code>`)
 
-// secret returns the value that the page shows only once, or "".
+// secret returns the value that the page shows once, or "" if there is none.
 func (p *page) secret() string {
 	match := secretShown.FindStringSubmatch(p.body)
 	if match == nil {
@@ -208,7 +208,7 @@ func (p *page) secret() string {
 	return html.UnescapeString(match[1])
 }
 
-// leadsTo returns the target of the link or button with the text, relative to the root.
+// leadsTo returns the target of the link with the given text, relative to the root.
 func (p *page) leadsTo(text string) string {
 	p.Helper()
 	for _, match := range linked.FindAllStringSubmatch(p.body, -1) {

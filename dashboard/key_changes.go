@@ -27,7 +27,7 @@ func (p *pages) renameKey(c *call) (answer, error) {
 	return a, nil
 }
 
-// A rotationView is the view of the form that rotates a key or a webhook's secret.
+// A rotationView is the template data for the form that rotates a key or a webhook's secret.
 type rotationView struct {
 	Key     keyView
 	Webhook webhookView
@@ -66,7 +66,7 @@ func (p *pages) rotateKey(c *call) (answer, error) {
 		}
 		return nil
 	}})
-	if errors.Is(err, errChanged) { // possibly by this form, sent before
+	if errors.Is(err, errChanged) { // perhaps the browser sent the same form before
 		if key, err = p.keys.Get(c.Context(), c.account, id); err == nil {
 			a := p.keyMade(c, &key, apikeys.Token{}, true)
 			a.status = http.StatusConflict

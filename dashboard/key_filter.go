@@ -12,31 +12,31 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// A keyFilterView is the view of the filters of the list of keys.
+// A keyFilterView is the template data for the filters of the list of keys.
 type keyFilterView struct {
 	Form   form
 	Areas  []areaView
 	Unused []choice
 	Expiry []choice
-	Query  template.URL // the filters, encoded, for links; empty: none
+	Query  template.URL // the filters, encoded, for links; empty if there are none
 }
 
-// unused lists the choices for how long keys have been unused, in days.
+// unused lists the choices for how many days a key must have been unused.
 var unused = []choice{
 	{"30", "30 days"},
 	{"90", "90 days"},
 	{"365", "A year"},
 }
 
-// expiring are the choices of when keys expire, in days.
+// expiring lists the choices for the number of days within which a key expires.
 var expiring = []choice{
 	{"0", "Expired"},
 	{"14", "Expired or within 14 days"},
 	{"90", "Expired or within 90 days"},
 }
 
-// filterKeys handles the form of the filters. If a key's value was pasted as the name, it searches
-// for the key instead, because the value must not appear in a URL.
+// filterKeys handles the filter form. If the user has pasted the value of a key as the name, it
+// runs a search instead, because the value must not appear in a URL.
 func (p *pages) filterKeys(c *call) (answer, error) {
 	if name := c.PostForm.Get("name"); hintIn(name) != "" || maybeSecret(name) {
 		c.PostForm = url.Values{"q": {name}}
@@ -51,7 +51,7 @@ func (p *pages) filterKeys(c *call) (answer, error) {
 	return goTo("api-keys?"+filters.Encode(), ""), nil
 }
 
-// keyFilter returns the filter in a request's URL. It ignores invalid values.
+// keyFilter returns the filter in the request's URL, ignoring invalid values.
 func (p *pages) keyFilter(c *call) (filter apikeys.KeyQuery, view keyFilterView) {
 	f := newForm(c.URL.Query())
 	view = keyFilterView{Form: f, Areas: p.areas(), Unused: unused, Expiry: expiring}

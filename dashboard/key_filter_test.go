@@ -14,7 +14,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// TestFilterKeys filters by name, scope and time without use, and by all of them.
+// TestFilterKeys filters keys by name, by scope, by how long they have been unused, and by all
+// three.
 func TestFilterKeys(t *testing.T) {
 	clock := testclock.At(noon)
 	s := newSite(t, storageapi.Config{Keys: apikeys.Config{Now: clock.Now}})
@@ -63,8 +64,8 @@ func TestFilterKeys(t *testing.T) {
 	}
 }
 
-// TestFilterKeyPages checks that further pages keep the filters, even if the search reaches its
-// limit.
+// TestFilterKeyPages checks that the next page keeps the filters, even if List has examined as many
+// keys as it may.
 func TestFilterKeyPages(t *testing.T) {
 	s := newSite(t, storageapi.Config{Keys: apikeys.Config{MaxPerAccount: -1}})
 	for i := range 51 {

@@ -13,17 +13,17 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// A keyFormView is the view of the form for a new key.
+// A keyFormView is the template data for the form that creates a key.
 type keyFormView struct {
 	Form     form
-	Problem  string // error of the form as a whole
+	Problem  string // error that concerns the form as a whole
 	Nonce    string
 	Areas    []areaView
 	Expiries []choice
-	Tomorrow string // the earliest selectable date
+	Tomorrow string // the earliest date that users can select
 }
 
-// expiries are the expiries to choose from, in addition to "date".
+// expiries are the expiries that users can choose. The form also has the choice "date".
 var expiries = []choice{
 	{"never", "Never"},
 	{"30", "In 30 days"},
@@ -43,12 +43,12 @@ func (p *pages) keyForm(f form, nonce, problem string, status int) answer {
 	}}
 }
 
-// A keyMadeView is the view of a key that was created or rotated.
+// A keyMadeView is the template data for the page of a key that was just created or rotated.
 type keyMadeView struct {
 	Key     keyView
-	Value   string // empty if the form was sent before
+	Value   string // empty if the same form was sent before
 	Rotated bool
-	Command string // a request with the value, for a shell
+	Command string // shell command that sends a request with the value
 }
 
 func (p *pages) createKey(c *call) (answer, error) {
@@ -68,7 +68,7 @@ func (p *pages) createKey(c *call) (answer, error) {
 		return p.keyForm(f, nonce, "Too many keys were created for this account in the last 24 hours. Try again later.", http.StatusTooManyRequests), nil
 	case errors.Is(err, apierr.ErrIdempotencyMismatch), errors.Is(err, apierr.ErrCreatedThenDeleted):
 		return p.keyForm(f, newNonce(), "This form has already created a key. Submit it again to create another one.", http.StatusConflict), nil
-	case errors.As(err, &rule): // an invalid nonce, or an expiry that has passed meanwhile
+	case errors.As(err, &rule): // the nonce is invalid, or the expiry has passed meanwhile
 		return p.keyForm(f, newNonce(), "No key was created. Submit the form again.", http.StatusUnprocessableEntity), nil
 	case err != nil:
 		return answer{}, err
@@ -83,8 +83,9 @@ func (p *pages) keyMade(c *call, key *apikeys.Key, token apikeys.Token, rotated 
 	return answer{page: "key-made", title: key.Name, tab: "keys", replace: "api-keys/" + key.ID, data: view}
 }
 
-// apiAddress returns the address of the API, with its prefix. By default it has the origin that the
-// browser has sent with the form: proxies may have changed the rest of the request.
+// apiAddress returns the address of the API, including its prefix. By default it uses the Origin
+// header that the browser sends with a form, because proxies may have changed the rest of the
+// request.
 func (p *pages) apiAddress(r *http.Request) string {
 	if p.apiURL != "" {
 		return p.apiURL
@@ -96,10 +97,10 @@ func (p *pages) apiAddress(r *http.Request) string {
 	return origin + p.apiPrefix
 }
 
-// quoted quotes a word for a shell.
+// quoted quotes a word for use in a shell command.
 func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
-// readKey returns the parameters of the form, and sets the errors of its fields.
+// readKey returns the parameters in the form, and records errors of its fields.
 func (p *pages) readKey(f form) apikeys.CreateParams {
 	params := apikeys.CreateParams{Name: strings.TrimSpace(f.Values.Get("name")), ExpiresAt: p.readExpiry(f)}
 	var unknown error
@@ -116,10 +117,10 @@ func (p *pages) readKey(f form) apikeys.CreateParams {
 	return params
 }
 
-// keyFields maps fields of package apikeys to fields of the form.
+// keyFields maps field names of package apikeys to field names of the form.
 var keyFields = map[string]string{"name": "name", "scopes": "scopes", "expiresAt": "date"}
 
-// readExpiry returns the expiry of the key, and sets the errors of its fields.
+// readExpiry returns the expiry in the form, and records errors of its fields.
 func (p *pages) readExpiry(f form) time.Time {
 	expiry := f.Values.Get("expiry")
 	switch {
@@ -133,7 +134,7 @@ func (p *pages) readExpiry(f form) time.Time {
 	case !slices.ContainsFunc(expiries, func(c choice) bool { return c.Value == expiry }):
 		f.Errors["expiry"] = "Select when the key expires."
 	default:
-		// Midnight gives a form that is sent again the same fingerprint.
+		// Expiring at midnight gives the same fingerprint when the form is sent again.
 		days, _ := strconv.Atoi(expiry)
 		return p.now().UTC().Truncate(24*time.Hour).AddDate(0, 0, days+1)
 	}

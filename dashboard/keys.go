@@ -14,41 +14,41 @@ import (
 // pageSize is the number of keys or deliveries on a page.
 const pageSize = 50
 
-// A key is marked if it expires within soon, or if it was never used and is at least idle old.
+// Keys that expire within soon are marked, and so are unused keys that are at least idle old.
 const (
 	soon = 14 * 24 * time.Hour
 	idle = 30 * 24 * time.Hour
 )
 
-// A keyView is the view of a key.
+// A keyView is the template data for a key.
 type keyView struct {
 	ID, Name  string
 	Scopes    []scopeView
-	Unknown   []string // scopes of the key that no longer exist
+	Unknown   []string // scopes of the key that are no longer declared
 	AllScopes bool
 	Created   *when
 	LastUsed  *when
 	Expires   *when
 	Expired   bool
-	Soon      bool // expires soon
+	Soon      bool // expires within soon
 	Idle      bool // never used
 	Version   string
-	Hint      string // of its value; empty means not known
+	Hint      string // hint of the key's value; empty if unknown
 	CreatedBy *actorView
 
-	// The previous value, while it works after a rotation.
+	// The previous value, while its grace period after a rotation lasts.
 	PreviousHint  string
 	PreviousUntil *when
 	PreviousUsed  *when
 }
 
-// An actorView is the view of an actor.
+// An actorView is the template data for an actor.
 type actorView struct {
-	KeyID string // if the actor is a key
-	Name  string // if the actor is a person or the service
+	KeyID string // set if the actor is a key
+	Name  string // set if the actor is a person or the service
 }
 
-// viewActor returns nil if the actor is not known.
+// viewActor returns the template data for an actor, or nil if the actor is unknown.
 func viewActor(a audit.Actor) *actorView {
 	switch a.Kind {
 	case "":
@@ -61,7 +61,7 @@ func viewActor(a audit.Actor) *actorView {
 	return &actorView{Name: "The service"}
 }
 
-// A scopeView is the view of a scope.
+// A scopeView is the template data for a scope.
 type scopeView struct{ Name, Description string }
 
 func (p *pages) viewKey(key *apikeys.Key) keyView {
@@ -90,18 +90,18 @@ func (p *pages) viewKey(key *apikeys.Key) keyView {
 	return view
 }
 
-// keyVersion is the version of a key's value.
+// keyVersion returns a version that changes whenever the key gets a new value.
 func keyVersion(key *apikeys.Key) string {
 	sum := fields.Sum((*listed.Key)(key), fields.Value)
 	return version("key", key.ID, string(sum[:]))
 }
 
-// A keyListView is the view of the list of keys.
+// A keyListView is the template data for the list of keys.
 type keyListView struct {
 	Keys   []keyView
 	Filter keyFilterView
-	After  bool   // not the first page
-	Next   string // the ID after which the next page starts
+	After  bool   // this is not the first page
+	Next   string // the ID after which the next page begins
 }
 
 func (p *pages) listKeys(c *call) (answer, error) {
@@ -124,10 +124,10 @@ func (p *pages) listKeys(c *call) (answer, error) {
 	return a, nil
 }
 
-// A keyPageView is the view of the page of a key.
+// A keyPageView is the template data for the page of a key.
 type keyPageView struct {
 	Key  keyView
-	Form form // the new name
+	Form form // the form that renames the key
 }
 
 func (p *pages) showKey(c *call) (answer, error) {
@@ -143,14 +143,14 @@ func (p *pages) keyPage(key *apikeys.Key, f form) answer {
 	return answer{page: "key", title: key.Name, tab: "keys", data: keyPageView{p.viewKey(key), f}}
 }
 
-// An areaView is an area of the service, with its scopes.
+// An areaView is an area of the service with its scopes.
 type areaView struct {
 	Name   string
 	Scopes []scopeView
 }
 
-// areas returns the scopes by area, in the order of docs/spec.md, section 5, followed by the host's
-// own in the order of their declaration.
+// areas returns the scopes by area, in the order of docs/spec.md, section 5. The host's own scopes
+// follow in the order of their declaration.
 func (p *pages) areas() (list []areaView) {
 	vocabulary := p.keys.Scopes()
 	at := make(map[string]int)

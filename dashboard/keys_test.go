@@ -50,7 +50,7 @@ func TestKeyPages(t *testing.T) {
 	after, _, _ = strings.Cut(after, `"`)
 	s.get("api-keys?after="+after).says("key 00", "Newest").hides("key 01", "Older")
 	s.get("api-keys?after=key_0").says("No more API keys.")
-	s.get("api-keys?after=%00").says("key 50") // invalid position
+	s.get("api-keys?after=%00").says("key 50") // an invalid position means the first page
 }
 
 func TestCreateKey(t *testing.T) {
@@ -75,10 +75,11 @@ func TestCreateKey(t *testing.T) {
 		t.Errorf("no %s", want)
 	}
 
-	// Sending the form again, as on a reload, must create nothing and show no value.
+	// Sending the form again, as a reload does, must create nothing and show no value.
 	clock.Add(time.Hour)
 	again := s.post("api-keys/new", form).want(http.StatusOK).says("did not create another", "nightly backup").hides(token)
-	// Sending it with another name, as after the back button, must create nothing either.
+	// Sending it with another name, as a user may after the back button, must create nothing
+	// either.
 	form.Set("name", "other")
 	other := s.post("api-keys/new", form).want(http.StatusConflict).says("has already created a key").hides(token)
 	if again.secret() != "" || other.secret() != "" || len(s.keys()) != 1 {
@@ -87,7 +88,7 @@ func TestCreateKey(t *testing.T) {
 	for _, path := range []string{"api-keys", "api-keys/" + key.ID, "api-keys/" + key.ID + "/rotate", "api-keys/" + key.ID + "/revoke"} {
 		s.get(path).want(http.StatusOK).hides(token)
 	}
-	// The form on that page creates another key deliberately.
+	// With the form on that page, the user can create another key deliberately.
 	s.post("api-keys/new", other.form("name", "other", "scopes", "files:read", "expiry", "never")).want(http.StatusOK)
 	if keys := s.keys(); len(keys) != 2 || keys[0].Name != "other" || !keys[0].ExpiresAt.IsZero() {
 		t.Errorf("got %+v", keys)
@@ -102,7 +103,7 @@ func TestCreateKey_ExpiryDate_IsMidnightUTC(t *testing.T) {
 	}
 }
 
-// All errors must be shown at once, next to their fields, and the input must remain.
+// All errors must be shown at once, next to their fields, and the form must keep the input.
 func TestCreateKey_InvalidInput_ShowsAllErrors(t *testing.T) {
 	const (
 		name   = "Enter a name"
@@ -168,7 +169,7 @@ func TestRotateKey(t *testing.T) {
 	}
 	s.get("api-keys/"+key.ID).says("This key was rotated", "It was last used just now").hides(token, before)
 
-	// Sending the form again must rotate nothing, so that the previous value remains valid.
+	// Sending the form again must not rotate the key again, so that the previous value stays valid.
 	if again := s.post(path, form).want(http.StatusConflict).says("was not rotated again"); again.secret() != "" || !s.valid(token) || !s.valid(before) {
 		t.Error("a form that was sent again rotated again")
 	}
@@ -209,7 +210,7 @@ func TestKeyPages_ShowHintsAndCreatorButNoValue(t *testing.T) {
 	s.get("api-keys/"+key.ID).says("Value "+second.Hint(), "The previous value, "+key.Hint+" , works until", "Created by mia <m@example.com>").
 		hides(first, second.Reveal(), "m@example.com>")
 	s.get("api-keys/" + key.ID + "/revoke").says(second.Hint())
-	for _, token := range []string{first, second.Reveal()} { // by value, which must not remain in the URL, and by either hint
+	for _, token := range []string{first, second.Reveal()} { // search for each value, which must not stay in the URL
 		found := s.follow(s.get("search?q=" + token))
 		if at := found.at.String(); strings.Contains(at, token) {
 			t.Errorf("the value is in the address %s", at)
@@ -227,7 +228,7 @@ func TestKeyPages_ShowHintsAndCreatorButNoValue(t *testing.T) {
 	s.get("api-keys/" + byHost.ID).says("Created by The service")
 }
 
-// The page of a new value must show a command that works as it is in a shell.
+// The page with a new value must show a command that works when pasted into a shell.
 func TestKeyMade_ShowsCommand(t *testing.T) {
 	for _, test := range []struct {
 		prefix, apiURL, origin string

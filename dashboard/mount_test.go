@@ -39,7 +39,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// Links are relative, so they must work wherever the pages are mounted.
+// Links are relative, so they must work no matter where the pages are mounted.
 func TestMount(t *testing.T) {
 	tests := []struct {
 		path, root string

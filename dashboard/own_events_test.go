@@ -15,8 +15,8 @@ type invoicePaid struct {
 
 func (invoicePaid) EventType() webhooks.EventType { return "invoices.paid" }
 
-// TestOwnEvents checks the text of a host's event type, and that a subscription to it remains after
-// it is no longer declared.
+// TestOwnEvents checks the description of a host's event type, and that a webhook stays subscribed
+// to the type after it is no longer declared.
 func TestOwnEvents(t *testing.T) {
 	store := memory.New()
 	s := newSite(t, storageapi.Config{Store: store, Webhooks: webhooks.Config{Events: []webhooks.EventDeclaration{

@@ -15,7 +15,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A receiver is an HTTPS server that receives events and responds as configured.
+// A receiver is an HTTPS server that receives events and gives the configured response.
 type receiver struct {
 	*httptest.Server
 	status atomic.Int64
@@ -41,14 +41,15 @@ func (r *receiver) answer(status int, body string) {
 	r.status.Store(int64(status))
 }
 
-// config allows webhooks to the receiver, with one attempt per delivery.
+// config allows webhooks to this receiver and one attempt per delivery.
 func (r *receiver) config() webhooks.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(r.Certificate())
 	return webhooks.Config{Outbound: webhooks.Outbound{RootCAs: roots, AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, Retry: webhooks.RetryPolicy{Delays: []time.Duration{}}}
 }
 
-// newDelivering returns a site that delivers to the receiver, and a webhook for it.
+// newDelivering returns a site that delivers to the receiver, and a webhook with the receiver's
+// URL.
 func newDelivering(t *testing.T, r *receiver) (*site, webhooks.Webhook) {
 	t.Helper()
 	s := newSite(t, storageapi.Config{Webhooks: r.config()})

@@ -9,14 +9,14 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A recoveryFormView is the view of the form for a recovery.
+// A recoveryFormView is the template data for the form that starts a recovery.
 type recoveryFormView struct {
 	Webhook webhookView
 	Form    form
 	States  []choice
 }
 
-// recoverable are the states of deliveries that can be recovered.
+// recoverable lists the delivery states that a recovery can select.
 var recoverable = []choice{
 	{string(webhooks.Dead), "Failed: every attempt failed"},
 	{string(webhooks.Skipped), "Skipped: the webhook was off"},
@@ -57,7 +57,7 @@ func (p *pages) startRecovery(c *call) (answer, error) {
 	id := c.PathValue("id")
 	recovery, err := p.webhooks.Recover(c.Context(), c.account, id, params)
 	if rule, ok := errors.AsType[*apierr.ValidationError](err); ok {
-		f.Errors[strings.TrimSuffix(rule.Field, "s")] = sentence(rule.Reason) // "states" are the field "state"
+		f.Errors[strings.TrimSuffix(rule.Field, "s")] = sentence(rule.Reason) // the rule for "states" concerns the form field "state"
 		return p.recoveryForm(c, f, http.StatusUnprocessableEntity)
 	}
 	if errors.Is(err, webhooks.ErrRecovering) {
@@ -70,7 +70,7 @@ func (p *pages) startRecovery(c *call) (answer, error) {
 	return goTo("webhooks/"+id+"/recoveries/"+recovery.ID, ""), nil
 }
 
-// A recoveryPageView is the view of the page of a recovery.
+// A recoveryPageView is the template data for the page of a recovery.
 type recoveryPageView struct {
 	Webhook   webhookView
 	ID        string
@@ -113,7 +113,7 @@ func (p *pages) showRecovery(c *call) (answer, error) {
 		Recovered: recovery.Recovered, Done: recovery.Done, Pending: stats.Pending,
 	}
 	if view.Recovered == 0 {
-		view.Pending = 0 // none belongs to this recovery
+		view.Pending = 0 // no pending delivery belongs to this recovery
 	}
 	view.Live = !view.Done || view.Pending > 0 && webhook.Claimable()
 	return answer{page: "recovery", title: "Resending events", tab: "webhooks", refresh: view.Live, data: view}, nil

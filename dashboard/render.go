@@ -14,8 +14,8 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-// functions are the functions of templates. Since a partial template takes a single value, in and
-// graces combine several into one.
+// functions are the functions that templates can call. "in" and "graces" combine several values
+// into one, because a partial template takes only one.
 var functions = template.FuncMap{
 	"asset":  func(name string) string { return assetNames[name] },
 	"field":  func(name string, f form) fieldView { return fieldView{name, f.Values.Get(name), f.Errors[name]} },
@@ -26,21 +26,21 @@ var functions = template.FuncMap{
 	"left":   func(whole, part int) int { return max(whole-part, 0) },
 }
 
-// A deliveriesView is the view of the table of deliveries.
+// A deliveriesView is the template data for a table of deliveries.
 type deliveriesView struct {
 	layoutView
 	Deliveries []deliveryView
-	Mode       string // "select": rows can be selected; "webhooks": of one event; or empty
+	Mode       string // "select": selectable rows; "webhooks": deliveries of one event; or empty
 }
 
-// A gracesView is the view of the choice of a grace period.
+// A gracesView is the template data for choosing a grace period.
 type gracesView struct {
 	Label  string
 	Form   form
 	Graces []choice
 }
 
-// templates are the pages with the layout, by name.
+// templates maps page names to templates, each combined with the layout.
 var templates = loadTemplates()
 
 func loadTemplates() map[string]*template.Template {
@@ -52,7 +52,7 @@ func loadTemplates() map[string]*template.Template {
 	pages := make(map[string]*template.Template)
 	for _, entry := range entries {
 		switch entry.Name() {
-		case "layout.html", "parts.html", "body.html": // in all pages
+		case "layout.html", "parts.html", "body.html": // part of every page
 			continue
 		}
 		page := template.Must(template.Must(layout.Clone()).ParseFS(templateFiles, path.Join("templates", entry.Name())))
@@ -61,16 +61,17 @@ func loadTemplates() map[string]*template.Template {
 	return pages
 }
 
-// A layoutView is the view of the layout. Data is the view of the page in it.
+// A layoutView is the data for the layout template. Data is the data for the page inside the
+// layout.
 type layoutView struct {
 	Site, Title, Tab, Account string
-	Bound                     string // the field "account" of forms
+	Bound                     string // the value of the field "account" in forms
 	Root                      string
 	Home, SignOut             string // addresses, or empty
 	May                       mayView
 	Notice                    string
-	Query                     string // the search query
-	Unit                      string // of balances; empty: the service has none
+	Query                     string // the text in the search field
+	Unit                      string // unit of balances; empty if the service has no balances
 	Replace                   string
 	Refresh                   bool
 	Data                      any

@@ -7,15 +7,15 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// anyone is the action of routes that all users may use.
+// anyone is the action of routes that every user may use.
 const anyone auth.Action = ""
 
-// mux returns the route table.
+// mux returns a ServeMux with all routes.
 func (p *pages) mux() *http.ServeMux {
 	routes := []struct {
-		method string      // empty means any
+		method string      // empty means any method
 		path   string      // below the root
-		action auth.Action // required permission, see Config.May
+		action auth.Action // the action that the user must be allowed to perform, see Config.May
 		handle func(*call) (answer, error)
 	}{
 		{"GET", "{$}", anyone, p.showFirst},
@@ -74,7 +74,7 @@ func (p *pages) mux() *http.ServeMux {
 	return mux
 }
 
-// showFirst redirects to the first page that the user may see.
+// showFirst redirects to the first page that the user is allowed to see.
 func (p *pages) showFirst(c *call) (answer, error) {
 	if p.permit(c.Request, auth.ReadKeys) != nil {
 		return goTo("webhooks", ""), nil

@@ -15,15 +15,16 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Limits of a search: the number and size of pages examined of each list, and of results shown.
+// Limits of a search: how many pages of each list it examines, their size, and how many results it
+// shows.
 const (
 	searchedPages  = 10
 	searchedAtOnce = 100
 	maxFound       = 20
 )
 
-// A searchView is the view of the results of a search. The fields …After hold the position at which
-// to continue each list, or done.
+// A searchView is the template data for the results of a search. Each field …After holds the
+// position at which to continue one of the lists, or done.
 type searchView struct {
 	Query      string
 	Keys       []keyView
@@ -31,12 +32,12 @@ type searchView struct {
 	Deliveries []deliveryView
 	Events     []foundEvent // without deliveries
 	Types      []eventView
-	Deleted    []pastView // deletions of keys and webhooks that match
-	Renamed    []pastView // changes of a name or URL that matched before
+	Deleted    []pastView // audit entries for deleted keys and webhooks that match
+	Renamed    []pastView // audit entries for keys and webhooks whose earlier name or URL matches
 
 	More                                          bool
 	KeysAfter, HooksAfter, EventsAfter, GoneAfter string
-	Found                                         bool // there are results on this page or an earlier one
+	Found                                         bool // this page or an earlier one has results
 }
 
 // count returns the number of results.
@@ -49,17 +50,18 @@ type foundEvent struct {
 	Published *when
 }
 
-// done is the position after the end of a list.
+// done marks a list that has been searched to its end.
 const done = "-"
 
-// maxQuery is the maximum number of characters of a query, as in its field.
+// maxQuery is the maximum length of a query in characters, as in the search field.
 const maxQuery = 200
 
-// tokens matches a key's value in a text. The first group holds the last four random characters,
-// which are the end of the key's hint.
+// tokens matches a key's value inside a text. Its first group is the last four random characters,
+// which also end the hint of the key.
 var tokens = regexp.MustCompile(`[A-Za-z0-9]_[A-Za-z0-9]{28}([A-Za-z0-9]{4})[A-Za-z0-9]{6}(?:$|[^A-Za-z0-9])`)
 
-// hintIn returns the end of the hint of a key's value in text, or "" if text contains no value.
+// hintIn looks for a key's value in text and returns the end of its hint, or "" if there is no
+// value.
 func hintIn(text string) string {
 	if found := tokens.FindStringSubmatch(text); found != nil {
 		return found[1]
@@ -67,15 +69,15 @@ func hintIn(text string) string {
 	return ""
 }
 
-// runs matches strings that are long enough for a secret, such as the value of an imported key. ids
-// matches the service's IDs.
+// runs matches strings that are long enough to be a secret, such as the value of an imported key.
+// ids matches the IDs that the library creates.
 var (
 	runs = regexp.MustCompile(`[A-Za-z0-9+/=_-]{16,}`)
 	ids  = regexp.MustCompile(`^(` + keyPrefix + `|` + webhookPrefix + `|` + eventPrefix + `|rec_|aud_)[0-9A-Z]{26}$`)
 )
 
-// maybeSecret reports whether text could contain a secret, and so must not appear in a URL. This is
-// the case if it has a long run of letters and digits other than an ID of this service.
+// maybeSecret reports whether text could contain a secret, which must not appear in a URL. This is
+// the case if text contains a long run of letters and digits that is not an ID of this service.
 func maybeSecret(text string) bool {
 	for _, run := range runs.FindAllString(text, -1) {
 		if strings.ContainsAny(run, "0123456789") && !ids.MatchString(run) {
@@ -94,8 +96,8 @@ type search struct {
 	view searchView
 }
 
-// search handles the form of a search. It redirects to a URL with the query, so that the search can
-// be bookmarked, unless the query could contain a secret. Positions never appear in a URL.
+// search handles the search form. It redirects to a URL with the query, so that users can bookmark
+// the search, unless the query could contain a secret. Positions never appear in a URL.
 func (p *pages) search(c *call) (answer, error) {
 	text := strings.TrimSpace(c.PostForm.Get("q"))
 	if hint := hintIn(text); hint != "" {
@@ -121,7 +123,8 @@ func (p *pages) showSearch(c *call) (answer, error) {
 }
 
 // find finds keys by ID, name and hint, webhooks by ID and URL, events by ID, and event types by
-// name and description, starting at the positions in from. If there is a single result it redirects to its page.
+// name and description. It starts at the positions in from. If there is only one result, it
+// redirects to the page of that result.
 func (p *pages) find(c *call, query string, from url.Values) (answer, error) {
 	s := &search{pages: p, c: c, text: strings.ToLower(query), from: from, view: searchView{Query: query}}
 	s.view.KeysAfter, s.view.HooksAfter, s.view.EventsAfter, s.view.GoneAfter = done, done, done, done
@@ -151,8 +154,8 @@ func (p *pages) find(c *call, query string, from url.Values) (answer, error) {
 	return a, nil
 }
 
-// only returns the page of the single result, if the search is complete or the query is its ID;
-// otherwise "".
+// only returns the page of the single result if the search is complete or the query is the result's
+// ID. Otherwise it returns "".
 func (s *search) only() string {
 	v := &s.view
 	all := !v.More && !s.from.Has("found")
@@ -180,13 +183,14 @@ func (s *search) only() string {
 // has reports whether text contains the query.
 func (s *search) has(text string) bool { return strings.Contains(strings.ToLower(text), s.text) }
 
-// ends reports whether hint ends with the query, which must have at least four characters.
+// ends reports whether hint ends with the query. Queries of fewer than four characters never match.
 func (s *search) ends(hint string) bool {
 	return len(s.text) >= 4 && strings.HasSuffix(strings.ToLower(hint), s.text)
 }
 
-// each calls list for successive pages, starting at the position in parameter, until list reports
-// enough or the limit is reached. It returns the position at which to continue, or done.
+// each calls list for successive pages of a list. It starts at the position that s.from holds for
+// parameter, and stops once list reports enough or the limit is reached. It returns the position at
+// which to continue, or done.
 func (s *search) each(parameter string, list func(after string) (next string, enough bool, err error)) (string, error) {
 	after := s.from.Get(parameter)
 	if after == done || !isID(after) {
@@ -207,9 +211,10 @@ func (s *search) each(parameter string, list func(after string) (next string, en
 	return after, nil
 }
 
-// newest returns the position at which to search a list for IDs that begin with the query, which
-// itself begins with prefix. Lists are in descending order of IDs, so the position is just before
-// the greatest such ID. If after is set, newest returns after.
+// newest returns the position at which to start searching a list for IDs that begin with the query.
+// Lists are in descending order of IDs, so the position is just before the greatest such ID. If
+// after is set, the search has already started, and newest returns after. It also returns after if
+// the query does not begin with prefix.
 func (s *search) newest(after, prefix string) string {
 	if after == "" && strings.HasPrefix(s.view.Query, prefix) {
 		return s.view.Query + "~"
@@ -262,7 +267,7 @@ func (s *search) findWebhooks() (err error) {
 }
 
 // findPast finds deleted keys and webhooks by their last name, and existing ones by an earlier name
-// or URL. It finds each one once, and none whose current name matches.
+// or URL. It reports each object once, and none whose current name matches.
 func (s *search) findPast() (err error) {
 	v := &s.view
 	found := make(map[string]bool)
@@ -295,8 +300,8 @@ func (s *search) findPast() (err error) {
 	return err
 }
 
-// findEvents finds the event whose ID is the query. If there is none, it finds events whose IDs begin
-// with the query, provided that this begins like the service's event IDs.
+// findEvents finds the event whose ID is the query. If no event has this ID and the query begins
+// like an event ID of this service, it finds events whose IDs begin with the query.
 func (s *search) findEvents() (err error) {
 	v := &s.view
 	v.EventsAfter = done
@@ -318,7 +323,7 @@ func (s *search) findEvents() (err error) {
 			}
 			if len(v.Deliveries)+len(v.Events) >= maxFound && i+1 < len(page.Events) {
 				shown, err := s.webhooks.ListEvents(s.c.Context(), s.c.account, webhooks.EventQuery{After: after, Limit: i + 1})
-				return shown.Next, true, err // the position after this event
+				return shown.Next, true, err // the next page continues after this event
 			}
 		}
 		return page.Next, len(v.Deliveries)+len(v.Events) >= maxFound, nil
@@ -326,7 +331,7 @@ func (s *search) findEvents() (err error) {
 	return err
 }
 
-// findTypes finds the declared event types by name and description.
+// findTypes finds declared event types by name and description.
 func (s *search) findTypes() error {
 	for _, t := range s.eventChoices(nil) {
 		if !s.from.Has("found") && (s.has(t.Type) || s.has(t.Text)) {
@@ -336,7 +341,8 @@ func (s *search) findTypes() error {
 	return nil
 }
 
-// findEvent adds an event or its deliveries, and reports whether the event exists.
+// findEvent adds the deliveries of an event, or the event itself if it has none. It reports whether
+// the event exists.
 func (s *search) findEvent(eventID string) (found bool, err error) {
 	deliveries, err := s.webhooks.EventDeliveries(s.c.Context(), s.c.account, eventID)
 	if err != nil {
@@ -354,7 +360,7 @@ func (s *search) findEvent(eventID string) (found bool, err error) {
 	return true, nil
 }
 
-// unless returns err, or nil if err is the error other.
+// unless returns err, or nil if err wraps other.
 func unless(err, other error) error {
 	if errors.Is(err, other) {
 		return nil

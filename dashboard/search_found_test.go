@@ -31,8 +31,8 @@ func TestSearch_LongestQueryAndAnyScript_FindsMatches(t *testing.T) {
 	s.search(key.Name).leadsOn("api-keys/" + key.ID)
 }
 
-// There must be no redirect if earlier pages had results, or if the lists are not completely
-// searched.
+// The search must not redirect if earlier pages had results or if it has not yet examined all
+// lists.
 func TestSearch_SingleResult_RedirectsToIt(t *testing.T) {
 	s := newSite(t, storageapi.Config{Keys: apikeys.Config{MaxPerAccount: 2000}, Webhooks: webhooks.Config{MaxPerAccount: 2000, Outbound: webhooks.Outbound{AllowHosts: []string{"many.example.com", "late.example.com"}}}})
 	for i := range 21 {
@@ -54,8 +54,8 @@ func TestSearch_SingleResult_RedirectsToIt(t *testing.T) {
 	s.older(page).want(http.StatusOK).says("https://late.example.com/")
 }
 
-// A key must be found once by each of its names, even if another key has that name now, and even
-// after its deletion.
+// A search for any name that a key has had must find the key once, even if another key has that
+// name now, and even after the key is deleted.
 func TestSearch_EarlierName_FindsTheKey(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, _ := s.key(alice, "laptop of mia", time.Time{})
@@ -117,13 +117,13 @@ func TestSearch_ManyEvents_ShowsAllInPages(t *testing.T) {
 	s.get("audit-log?after=none").want(http.StatusOK)
 }
 
-// When the value of a key, or text that only looks like one, is pasted into a search field, no URL
-// may contain it and no page may show it.
+// If a user pastes the value of a key, or text that looks like one, into a search field, no URL may
+// contain it and no page may show it.
 func TestSearch_Secret_IsInNoURL(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, token := s.key(alice, "a key", time.Time{})
 	s.key(alice, "another", time.Time{})
-	secrets := map[string]string{ // secret part by pasted text
+	secrets := map[string]string{ // maps pasted text to the secret part of it
 		"Api-Key: " + token: token, token: token, `"` + token + `",`: token, "KEY=" + token: token,
 		"(" + token + ")": token, "key=" + token + "&x": token, "<" + token + ">": token, "/" + token + "/": token, "x " + token + ".": token,
 		token[:len(token)-1]:                     token[:len(token)-1],
@@ -150,8 +150,8 @@ func TestSearch_Secret_IsInNoURL(t *testing.T) {
 	}
 }
 
-// The requested address is passed to the login page without its secrets, even if the user typed or
-// bookmarked it.
+// The dashboard passes the requested address to the login page. It must remove secrets that a user
+// has typed or bookmarked.
 func TestSignIn_SecretInURL_IsNotInNext(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	_, token := s.key(alice, "a key", time.Time{})
@@ -182,7 +182,8 @@ func TestSignIn_SecretInURL_IsNotInNext(t *testing.T) {
 	}
 }
 
-// A search must end without older results if the user may not search any further lists.
+// If the user may not see the lists that hold older results, the search must end without offering
+// them.
 func TestSearch_OlderListsAreForbidden_EndsEarly(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	s.pages = s.mount(dashboard.Config{May: func(_ *http.Request, action auth.Action) bool { return action == auth.ReadKeys }})

@@ -28,7 +28,7 @@ func (s *site) search(query string) *page {
 	return found
 }
 
-// older continues a search with older entries.
+// older continues a search with older results.
 func (s *site) older(p *page) *page {
 	s.Helper()
 	p.says("Search older")
@@ -43,7 +43,7 @@ func (p *page) leadsOn(to string) {
 	}
 }
 
-// TestSearch finds keys, webhooks and events by every searchable property.
+// TestSearch finds keys, webhooks and events by each property that can be searched.
 func TestSearch(t *testing.T) {
 	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"a.example.com", "b.example.com"}}}})
 	backup, token := s.key(alice, "Nightly Backup", time.Time{})
@@ -89,7 +89,7 @@ func TestSearch(t *testing.T) {
 	s.search("").want(http.StatusOK).says("Find API keys by name, ID or last characters")
 	s.search("<script>").says("No matches", "Results for “<script>”")
 
-	// The value of a key must not appear in a URL.
+	// A search for the value of a key must not put it into a URL.
 	s.search(token).leadsOn("api-keys/" + backup.ID)
 	s.search(backup.Hint).leadsOn("api-keys/" + backup.ID)
 
@@ -99,7 +99,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestSearchIsBounded continues a search over several pages, and finds old entries.
+// TestSearchIsBounded continues a search over several pages until it finds old entries.
 func TestSearchIsBounded(t *testing.T) {
 	s := newSite(t, storageapi.Config{Keys: apikeys.Config{MaxPerAccount: 2000}})
 	old, _ := s.key(alice, "the oldest of all", time.Time{})
@@ -125,7 +125,7 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 }
 
-// Users find only objects that they may see.
+// Users must find only objects that they may see.
 func TestSearch_LimitedUser_FindsOnlyVisibleObjects(t *testing.T) {
 	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}}})
 	key, _ := s.key(alice, "example", time.Time{})

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi"
 )
 
-// Secrets must appear only on the pages that show them once, and never in the log.
+// Each secret must appear only on the page that shows it once, and never in the log.
 func TestSecrets_AppearOnlyOnTheirOwnPages(t *testing.T) {
 	var log strings.Builder
 	s := newSite(t, storageapi.Config{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
@@ -34,7 +34,7 @@ func TestSecrets_AppearOnlyOnTheirOwnPages(t *testing.T) {
 		s.get(path).hides(secrets...)
 	}
 	for _, step := range steps(key, webhook, "evt_1", "rec_1") {
-		if strings.HasSuffix(step.path, "/test") { // sends a request to the receiver
+		if strings.HasSuffix(step.path, "/test") { // would send a request to the receiver
 			continue
 		}
 		r := s.formRequest(step.path, allFields(), "same-origin")

@@ -53,7 +53,7 @@ func steps(key, webhook, event, recovery string) []struct{ method, path string }
 	}
 }
 
-// allFields returns a form that every route accepts.
+// allFields returns a form with every field that a route requires.
 func allFields() url.Values {
 	return url.Values{
 		"name": {"stolen"}, "scopes": {"files:read"}, "expiry": {"never"}, "grace": {"0s"}, "version": {"x"}, "to": {"off"},
@@ -61,7 +61,7 @@ func allFields() url.Values {
 	}
 }
 
-// untouchable is a store without methods, so that any call of the store fails the test.
+// untouchable is a store without methods, so that any call to the store fails the test.
 type untouchable struct{ store.Store }
 
 func (untouchable) Capabilities() capability.Set { return capability.Set{} }
@@ -167,7 +167,7 @@ func TestCrossOrigin(t *testing.T) {
 			got := s.do(s.formRequest(p.path, allFields(), from)).want(http.StatusForbidden).says("Another site sent this request.")
 			checkHeader(t, got)
 		}
-		r := s.formRequest(p.path, allFields(), "") // as from an older browser
+		r := s.formRequest(p.path, allFields(), "") // as an older browser sends it
 		r.Header.Set("Origin", "https://evil.example")
 		s.do(r).want(http.StatusForbidden)
 	}
@@ -177,7 +177,7 @@ func TestCrossOrigin(t *testing.T) {
 	}
 }
 
-// IDs of another account must be treated like unknown IDs.
+// The dashboard must treat IDs of another account like unknown IDs.
 func TestOtherAccount(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, token := s.key(alice, "of alice", time.Time{})
@@ -243,7 +243,7 @@ func TestPages_MarkupInInput_IsShownAsText(t *testing.T) {
 	}
 }
 
-// checkMarkup checks that the page contains the markup as text.
+// checkMarkup checks that the page shows the markup as text.
 func checkMarkup(t *testing.T, p *page) {
 	t.Helper()
 	if strings.Contains(p.body, "<script>") || strings.Contains(p.body, "<img") {
@@ -262,7 +262,7 @@ func TestBadForms(t *testing.T) {
 	s.do(r).want(http.StatusBadRequest)
 }
 
-// Errors must be logged and not shown.
+// Errors must be logged but not shown.
 func TestFailure(t *testing.T) {
 	var log strings.Builder
 	s := newSite(t, storageapi.Config{Store: failing{memory.New()}, Logger: slog.New(slog.NewTextHandler(&log, nil))})

@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// errMayNot is returned for a request that the user has no permission for.
+// errMayNot is returned if the user has no permission for a request.
 var errMayNot = errors.New("the user may not do this")
 
 // A mayView holds a user's permissions. Templates show no buttons for forbidden actions.
@@ -42,7 +42,7 @@ func (p *pages) permit(r *http.Request, action auth.Action) error {
 }
 
 // refuseAccount answers a request without an account. It redirects requests for pages to
-// Config.SignIn, if that is set, and otherwise answers with 403, without the layout.
+// Config.SignIn, if that is set. Otherwise it answers with 403, without the layout.
 func (p *pages) refuseAccount(w http.ResponseWriter, r *http.Request) {
 	if p.signIn != nil && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		to := *p.signIn
@@ -58,8 +58,9 @@ func (p *pages) refuseAccount(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte("403: sign in to see these pages.\n"))
 }
 
-// requestedPage returns the requested path and query, including a stripped prefix. It never returns
-// an address that a browser would take for another host, and it removes possible secrets.
+// requestedPage returns the requested path and query, including any prefix that was stripped from
+// the request. It removes possible secrets, and never returns an address that a browser would
+// resolve to another host.
 func requestedPage(r *http.Request) string {
 	uri := r.URL.RequestURI()
 	if u, err := url.ParseRequestURI(r.RequestURI); err == nil && strings.HasSuffix(u.RequestURI(), uri) {
@@ -81,13 +82,13 @@ func requestedPage(r *http.Request) string {
 	return "/" + strings.TrimLeft(uri, `/\`)
 }
 
-// isPath reports whether s is a path of this origin, with or without a query.
+// isPath reports whether s is a path on this origin, with or without a query.
 func isPath(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && strings.HasPrefix(s, "/") && !strings.HasPrefix(s, "//") && !strings.Contains(s, `\`) && u.Host == "" && u.Scheme == ""
 }
 
-// isAddress reports whether s is a path of this origin or a web address.
+// isAddress reports whether s is a path on this origin or a web address.
 func isAddress(s string) bool {
 	u, err := url.Parse(s)
 	return isPath(s) || err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil

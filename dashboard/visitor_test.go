@@ -19,8 +19,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A page request without an account must be redirected to the login page with the requested path. A
-// form without an account must be rejected.
+// A request for a page without an account must be redirected to the login page, which gets the
+// requested path. A form without an account must be rejected.
 func TestSignIn(t *testing.T) {
 	api, err := storageapi.NewHandler(storageapi.Config{Store: untouchable{}})
 	if err != nil {
@@ -54,7 +54,7 @@ func TestSignIn(t *testing.T) {
 			}
 			checkHeader(t, got)
 			if method == "GET" && strings.HasPrefix(test.asked, "/outer/") {
-				break // the prefix is stripped only once
+				break // pages is wrapped again on each request, so send only one
 			}
 		}
 		if !strings.HasPrefix(test.asked, "/outer/") {
@@ -112,10 +112,10 @@ func TestNew_InvalidURL_ReturnsError(t *testing.T) {
 	}
 }
 
-// changing matches buttons and links that change something.
+// changing matches buttons and links with which users change something.
 var changing = regexp.MustCompile(`<form method="post"|/(new|revoke|rotate|edit|delete|recover)"`)
 
-// Users who may only view must see no buttons, and their forms must change nothing.
+// Users who may only view must see no such buttons, and forms that they send must change nothing.
 func TestMay_ViewOnlyUser_CannotChange(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, token := s.key(alice, "a key", time.Time{})
@@ -169,7 +169,7 @@ func TestMay_ViewOnlyUser_CannotChange(t *testing.T) {
 		t.Errorf("%d were refused, and something was changed: %+v, %+v, %v", refused, keys, after, err)
 	}
 
-	// Some actions are allowed, others are not.
+	// This user may perform some actions but not others.
 	may(auth.ReadWebhooks, auth.UpdateWebhook)
 	s.follow(s.get("")).want(http.StatusOK).says("Webhooks").hides("API keys")
 	s.get("api-keys").want(http.StatusForbidden)
@@ -182,7 +182,7 @@ func TestMay_ViewOnlyUser_CannotChange(t *testing.T) {
 	s.get("api-keys").want(http.StatusForbidden)
 	s.get("webhooks").want(http.StatusForbidden)
 
-	// Without Config.May users may do everything.
+	// Without Config.May, users may do everything.
 	s.pages = s.mount(dashboard.Config{})
 	s.get("api-keys/"+key.ID).says("Revoke…", "Rotate…", "Rename")
 	s.get("webhooks/"+webhook.ID).says("Send test event", "Rotate secret…", "Delete…", "Resend missed events…")

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// unchanged is the condition that a webhook has not changed after its form was loaded.
+// unchanged returns a condition that fails if the webhook has changed since its form was loaded.
 func unchanged(asked string) webhooks.Condition {
 	return func(before, _ webhooks.Webhook) error {
 		if webhookVersion(&before) != asked {
@@ -98,7 +98,7 @@ func (p *pages) rotateSecret(c *call) (answer, error) {
 		return a, nil
 	}
 	rotated, err := p.webhooks.RotateSecret(c.Context(), c.account, id, webhooks.RotateParams{Grace: grace, If: unchanged(f.Values.Get("version"))})
-	if errors.Is(err, errChanged) { // possibly by this form, sent before
+	if errors.Is(err, errChanged) { // perhaps the browser sent the same form before
 		a := p.webhookMade(&webhook, "", true)
 		a.status = http.StatusConflict
 		return a, nil

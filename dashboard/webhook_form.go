@@ -10,13 +10,13 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A webhookFormView is the view of the form for a new or existing webhook.
+// A webhookFormView is the template data for the form that creates or changes a webhook.
 type webhookFormView struct {
 	Form    form
-	Problem string // error of the form as a whole
-	Nonce   string // of a new webhook
+	Problem string // error that concerns the form as a whole
+	Nonce   string // nonce for creating a webhook
 	Webhook *webhookView
-	Version string // of the webhook when the form was loaded
+	Version string // version of the webhook when the form was loaded
 	Events  []eventView
 }
 
@@ -33,12 +33,13 @@ func (p *pages) webhookForm(view webhookFormView, status int) answer {
 	return answer{status: status, page: "webhook-form", title: title, tab: "webhooks", data: view}
 }
 
-// A webhookMadeView is the view of a webhook that was created or whose secret was rotated.
+// A webhookMadeView is the template data for the page of a webhook that was just created or whose
+// secret was just rotated.
 type webhookMadeView struct {
 	Webhook webhookView
-	Secret  string // empty if the form was sent before
+	Secret  string // empty if the same form was sent before
 	Rotated bool
-	Header  string // with the signature of the body
+	Header  string // name of the header that signs the body
 }
 
 func (p *pages) createWebhook(c *call) (answer, error) {
@@ -65,7 +66,7 @@ func (p *pages) createWebhook(c *call) (answer, error) {
 		view.Problem = "This form has already created a webhook. Submit it again to create another one."
 		view.Nonce = newNonce()
 		return p.webhookForm(view, http.StatusConflict), nil
-	case errors.As(err, &rule): // an invalid nonce
+	case errors.As(err, &rule): // the nonce is invalid
 		view.Problem, view.Nonce = "No webhook was created. Submit the form again.", newNonce()
 		return p.webhookForm(view, http.StatusUnprocessableEntity), nil
 	case err != nil:
@@ -105,7 +106,7 @@ func (p *pages) updateWebhook(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if p.unit == "" { // the form has no threshold
+	if p.unit == "" { // the form has no threshold field
 		params.Threshold = webhook.Threshold
 	}
 	shown := p.viewWebhook(&webhook)
@@ -127,8 +128,8 @@ func (p *pages) updateWebhook(c *call) (answer, error) {
 	return goTo("webhooks/"+id, "saved"), nil
 }
 
-// readWebhook returns the parameters of the form, and sets the errors of its fields. It accepts
-// types that are no longer declared if the webhook is subscribed to them already.
+// readWebhook returns the parameters in the form, and records errors of its fields. It accepts
+// event types that are no longer declared if the webhook is already subscribed to them.
 func (p *pages) readWebhook(f form, before []webhooks.EventType) (params webhooks.CreateParams, err error) {
 	params = webhooks.CreateParams{URL: strings.TrimSpace(f.Values.Get("url")), Events: []webhooks.EventType{}}
 	for _, name := range f.Values["events"] {

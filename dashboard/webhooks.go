@@ -13,25 +13,25 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A webhookView is the view of a webhook.
+// A webhookView is the template data for a webhook.
 type webhookView struct {
 	ID, URL   string
 	Events    []eventView
 	Active    bool
 	Held      bool   // on hold since a restore
-	State     string // a mark of style.css
+	State     string // a class in style.css
 	StateText string
-	Reason    []sentenceView // why it is off, or when it will be turned off because it fails
-	Down      bool           // the endpoint gets one attempt at a time until one succeeds
+	Reason    []sentenceView // why it is off, or when it will be turned off because attempts fail
+	Down      bool           // its receiver is down and gets one attempt at a time
 	Threshold string         // in SUI; empty: none
 	Created   *when
 	Version   string
 
-	// PreviousUntil is the time until which the previous secret signs.
+	// PreviousUntil is when the previous secret stops signing.
 	PreviousUntil *when
 }
 
-// A sentenceView is a sentence that may contain a time.
+// A sentenceView is a sentence that may contain a time, between Before and After.
 type sentenceView struct {
 	Before string
 	At     *when // nil means no time
@@ -78,8 +78,8 @@ func (p *pages) viewWebhook(w *webhooks.Webhook) webhookView {
 	return view
 }
 
-// viewCurrent returns the view of a webhook and its figures. The view includes the delivery state,
-// for example that the endpoint gets one attempt at a time.
+// viewCurrent returns the template data for a webhook, and its statistics. Unlike viewWebhook it
+// includes the delivery state, for example that the receiver gets one attempt at a time.
 func (p *pages) viewCurrent(c *call, w *webhooks.Webhook) (webhookView, webhooks.WebhookStats, error) {
 	view := p.viewWebhook(w)
 	stats, err := p.webhooks.WebhookStats(c.Context(), c.account, w.ID)
@@ -100,13 +100,14 @@ func (p *pages) viewCurrent(c *call, w *webhooks.Webhook) (webhookView, webhooks
 	return view, stats, nil
 }
 
-// webhookVersion is the version of the fields that the forms of a webhook change.
+// webhookVersion returns a version that changes whenever a field changes that the forms of a
+// webhook can change.
 func webhookVersion(w *webhooks.Webhook) string {
 	sum := fields.Sum((*listed.Webhook)(w), fields.Created|fields.Value)
 	return version("webhook", w.ID, string(sum[:]))
 }
 
-// An eventView is the view of an event type.
+// An eventView is the template data for an event type.
 type eventView struct{ Type, Text string }
 
 func (p *pages) viewEvent(t webhooks.EventType) eventView {
@@ -119,8 +120,8 @@ func (p *pages) viewEvent(t webhooks.EventType) eventView {
 	return eventView{string(t), string(t) + " (no longer sent)"}
 }
 
-// eventChoices returns the declared types, and those types to which the webhook, if not nil, is
-// subscribed although they are no longer declared.
+// eventChoices returns the declared event types. If w is not nil, it adds the types to which the
+// webhook is subscribed although they are no longer declared.
 func (p *pages) eventChoices(w *webhookView) (list []eventView) {
 	for _, t := range p.webhooks.EventTypes() {
 		list = append(list, p.viewEvent(t))
@@ -135,11 +136,11 @@ func (p *pages) eventChoices(w *webhookView) (list []eventView) {
 	return list
 }
 
-// webhookPageSize is the number of webhooks on a page. It is small because the page reads the health
-// of each.
+// webhookPageSize is the number of webhooks on a page. It is small because the page reads the
+// health of each webhook.
 const webhookPageSize = 20
 
-// A webhookListView is the view of the list of webhooks.
+// A webhookListView is the template data for the list of webhooks.
 type webhookListView struct {
 	Webhooks []listedWebhook
 	After    bool
@@ -172,26 +173,27 @@ func (p *pages) listWebhooks(c *call) (answer, error) {
 	return answer{page: "webhooks", title: "Webhooks", tab: "webhooks", data: view}, nil
 }
 
-// A webhookPageView is the view of the page of a webhook.
+// A webhookPageView is the template data for the page of a webhook.
 type webhookPageView struct {
 	Webhook    webhookView
 	Health     healthView
 	Pending    int
-	OldestDue  string         // waiting time of the oldest due delivery
-	Failures   []deliveryView // of recent days
-	Deliveries []deliveryView // without Failures
-	Quiet      bool           // no event for the webhook was published in the last 24 hours
+	OldestDue  string         // how long the oldest due delivery has been waiting
+	Failures   []deliveryView // failures of recent days
+	Deliveries []deliveryView // deliveries other than Failures
+	Quiet      bool           // no event was published for the webhook in the last 24 hours
 	Test       *testView
-	Skipped    *skippedView // if nil, no skipped events are known
+	Skipped    *skippedView // nil if no skipped events are known
 }
 
-// A skippedView is the view of events that were skipped while the webhook was off.
+// A skippedView is the template data for events that were skipped while the webhook was off.
 type skippedView struct {
 	Text  string
-	Query template.URL // prefills the form that resends them
+	Query template.URL // fills in the form that resends the events
 }
 
-// skipped returns the view of the webhook's skipped events from the given minute on, or nil.
+// skipped returns the template data for events that the webhook has skipped since the given minute,
+// or nil if there are none.
 func (p *pages) skipped(c *call, webhookID string, since time.Time) (*skippedView, error) {
 	page, err := p.webhooks.ListDeliveries(c.Context(), c.account, webhookID, webhooks.DeliveryQuery{
 		States: []webhooks.DeliveryState{webhooks.Skipped}, From: since, Limit: pageSize,
@@ -207,7 +209,7 @@ func (p *pages) skipped(c *call, webhookID string, since time.Time) (*skippedVie
 	switch n := len(page.Deliveries); {
 	case n > 0 && page.Next != "":
 		view.Text = fmt.Sprintf("At least %d events were skipped", n)
-	case page.Next != "": // the search has reached its limit
+	case page.Next != "": // List has examined as many deliveries as it may
 		view.Text = "Events may have been skipped"
 	case n == 1:
 		view.Text = "1 event was skipped"
@@ -219,19 +221,19 @@ func (p *pages) skipped(c *call, webhookID string, since time.Time) (*skippedVie
 	return view, nil
 }
 
-// A testView is the view of the result of a test event.
+// A testView is the template data for the result of a test event.
 type testView struct {
 	EventID string
 	Event   *eventBodyView
 	Attempt attemptView
-	Busy    bool // not sent, because another test event is running
-	Held    bool // not sent, because the webhook is on hold
+	Busy    bool // not sent because another test event is running
+	Held    bool // not sent because the webhook is on hold
 }
 
 func (p *pages) showWebhook(c *call) (answer, error) { return p.webhookPage(c, nil) }
 
-// Limits of a webhook's page, which shows the latest failures of recent days, if any, and then the
-// latest other deliveries.
+// Limits of a webhook's page. The page first shows the latest failures of recent days, if there are
+// any, and then the latest other deliveries.
 const (
 	latest = 5
 	recent = 7 * 24 * time.Hour
@@ -275,7 +277,7 @@ func (p *pages) webhookPage(c *call, test *testView) (answer, error) {
 	}
 	off := webhook.OffAt
 	if webhook.Active {
-		off = newForm(c.URL.Query()).moment("off") // the visitor has just turned it on
+		off = newForm(c.URL.Query()).moment("off") // the visitor has just turned the webhook on
 	}
 	if !webhook.Active || !off.IsZero() {
 		if view.Skipped, err = p.skipped(c, webhook.ID, off.Truncate(time.Minute)); err != nil {

@@ -94,7 +94,7 @@ func TestEditWebhook(t *testing.T) {
 	if got := s.webhook(w.ID); got.URL != r.URL+"/new" || got.Threshold != 0 || !slices.Equal(got.Events, []webhooks.EventType{alerts.TypeFilesExpiring}) {
 		t.Errorf("got %+v", got)
 	}
-	// A form with an outdated version must not undo the change, unless it is submitted again.
+	// A form with an outdated version must not undo the change unless the user submits it again.
 	form.Set("url", r.URL+"/late")
 	again := s.post(path+"/edit", form).want(http.StatusConflict).says("changed since you opened the form")
 	if got := s.webhook(w.ID).URL; got != r.URL+"/new" {
@@ -104,7 +104,7 @@ func TestEditWebhook(t *testing.T) {
 	s.post(path+"/edit", again.form("url", "late")).want(http.StatusUnprocessableEntity).says("Must begin with https://.", "Select at least one event")
 }
 
-// The page must say that a webhook is on hold. Users who may change the webhook can release it.
+// The page must say that a webhook is on hold, and must let users release it if they may change it.
 func TestReleaseWebhook(t *testing.T) {
 	store := memory.New()
 	s := newSite(t, storageapi.Config{Store: store})
@@ -156,8 +156,8 @@ func TestEnableAndDisableWebhook(t *testing.T) {
 	s.get("webhooks").says("Off", "responded 410 Gone", "0% of 1")
 }
 
-// The pages must warn before and after disabling a webhook that events are skipped, and offer to
-// resend them when the webhook is enabled.
+// The pages must warn, before and after a user disables a webhook, that it will skip events. When
+// the webhook is enabled again, they must offer to resend the skipped events.
 func TestEnableWebhook_EventsWereSkipped_OffersResend(t *testing.T) {
 	r := newReceiver(t)
 	s, w := newDelivering(t, r)
@@ -190,7 +190,7 @@ func TestEnableWebhook_EventsWereSkipped_OffersResend(t *testing.T) {
 	s.get(path + "?done=on&off=yesterday").want(http.StatusOK).hides("were skipped while")
 }
 
-// field returns the value of the input with the name.
+// field returns the value of the input field with this name.
 func (s *site) field(p *page, name string) string {
 	s.Helper()
 	_, rest, found := strings.Cut(p.body, `name="`+name+`"`)
@@ -207,7 +207,7 @@ func TestFailingWebhook(t *testing.T) {
 	s, w := newDelivering(t, r)
 	r.answer(http.StatusInternalServerError, "")
 	s.publish(w.ID, "evt_1")
-	s.get("webhooks").says("Failing", "Every attempt has failed since").hides("turned off") // one failed event alone does not disable it
+	s.get("webhooks").says("Failing", "Every attempt has failed since").hides("turned off") // one failed event is not enough to disable the webhook
 
 	for i := 2; !s.stats(w.ID).LimiterState.Open; i++ {
 		if i > 100 {

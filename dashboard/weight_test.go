@@ -11,10 +11,12 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// maxWeight is the maximum number of uncompressed bytes that a browser loads for the first page.
+// maxWeight is the maximum number of bytes, uncompressed, that a browser may load for the first
+// page.
 const maxWeight = 64_000
 
-// TestWeight measures the list of 50 keys with all its assets. Most keys have some scopes.
+// TestWeight measures a list of 50 keys, most of which have some scopes, together with all its
+// assets.
 func TestWeight(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	for i := range 50 {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A when is the view of a time.
+// A when is the template data for a point in time.
 type when struct {
 	ISO    string // for machines
 	Full   string // "21 Nov 2026, 16:04:05 UTC"
@@ -14,7 +14,7 @@ type when struct {
 	Near   string // "3 minutes ago", "in 2 days"
 }
 
-// when returns the view of a time, or nil for the zero time.
+// when returns the template data for at, or nil for the zero time.
 func (p *pages) when(at time.Time) *when {
 	if at.IsZero() {
 		return nil
@@ -29,7 +29,7 @@ func (p *pages) when(at time.Time) *when {
 	}
 }
 
-// near returns a relative time, rounded.
+// near describes a duration as a relative time, rounded.
 func near(d time.Duration) string {
 	const day = 24 * time.Hour
 	format, moment := "in %s", "in a moment"
@@ -53,7 +53,7 @@ func near(d time.Duration) string {
 	return fmt.Sprintf(format, count(int(d/(365*day)), "year"))
 }
 
-// count returns a number with its noun.
+// count returns a number with its noun, in the singular or plural.
 func count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

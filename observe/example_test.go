@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// Prints the outcome of each request, and each change.
+// The Observer prints the outcome of each request, and each change.
 func ExampleObserver() {
 	api, err := storageapi.NewHandler(storageapi.Config{
 		Store: memory.New(),

@@ -38,13 +38,13 @@ type Observer struct {
 	// Committed is called for each commit to a file of store/bolt, and not by other stores.
 	Committed func(c Commit)
 
-	// Lost is called before the next call after calls were dropped because the queue was full. n is
-	// the number of calls dropped since the last call of Lost. Count it.
+	// Lost is called after a full queue has dropped calls, just before the next call. n is the
+	// number of calls dropped since the last call of Lost: add it to a counter.
 	Lost func(n int)
 }
 
 // Join returns an Observer that calls all of the given ones in order. If a function panics, the
-// later ones are not called.
+// functions after it are not called.
 func Join(observers ...Observer) Observer {
 	var all Observer
 	for _, o := range observers {

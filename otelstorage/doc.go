@@ -19,9 +19,10 @@
 //
 // "POST", of kind client, is an attempt. It is the root of its own trace. If
 // webhooks.Config.TraceContext is set, it has a link to the trace that published the event. It is
-// not a child of that trace, which would stay open, because attempts may be made days later and by
-// other processes. A sampler decides about each attempt separately. A failed attempt has status
-// Error, error.type, and the URL of the receiver without its path, which may contain a secret.
+// not a child of that trace, because attempts may be made days later and by other processes, and
+// the trace would stay open. A sampler decides about each attempt separately. A failed attempt has
+// status Error, error.type, and the URL of the receiver without its path, which may contain a
+// secret.
 //
 // "publish", of kind producer, is a call of the store that stores events. It is a child of the
 // caller's span. Its name ends with the event type if all events have the same type.

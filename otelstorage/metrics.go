@@ -132,7 +132,7 @@ func (m *metrics) operation(ctx context.Context, kind attribute.KeyValue, name s
 	m.operations.Record(ctx, took.Seconds(), metric.WithAttributes(attributes...))
 }
 
-// attempted takes the context of the attempt's span, for exemplars.
+// attempted records an attempt. ctx is the context of its span, for exemplars.
 func (m *metrics) attempted(ctx context.Context, a observe.Attempt) {
 	request := []attribute.KeyValue{semconv.HTTPRequestMethodPost, messagingSystem} // distinguishes attempts from the host's other requests
 	counted := []attribute.KeyValue{semconv.MessagingDestinationName(a.EventType), resultKey.String(string(a.Result))}
@@ -173,8 +173,8 @@ func (m *metrics) changed(n audit.Entry) {
 const classStatus = string(webhooks.ClassStatus)
 
 // knownStatus returns a status that HTTP defines, or the x00 status of its class, which RFC 9110
-// declares equivalent to an unknown status. This bounds the 900 statuses that receivers could
-// return. It returns 0 for a status without a class.
+// declares equivalent to an unknown status. This limits the number of series, because receivers
+// could return 900 different statuses. It returns 0 for a status without a class.
 func knownStatus(status int) int {
 	switch {
 	case http.StatusText(status) != "":

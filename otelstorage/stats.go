@@ -13,10 +13,10 @@ import (
 // statsTimeout is the maximum time for which a collection waits for the store.
 const statsTimeout = 5 * time.Second
 
-// SetStats makes each collection of metrics call stats, which must be the Stats method of the Handler's
-// Webhooks. It takes about a millisecond per 10,000 webhooks with pending deliveries. If it fails or
-// takes longer than 5 seconds, storageapi.stats.up is 0 and the metrics based on stats are missing; all
-// others are collected. A nil stats ends the calls.
+// SetStats makes each collection of metrics call stats, which must be the Stats method of the
+// Handler's Webhooks. The call takes about a millisecond per 10,000 webhooks with pending
+// deliveries. If it fails or takes longer than 5 seconds, storageapi.stats.up is 0 and the metrics
+// based on stats are missing; all other metrics are collected. A nil stats stops the calls.
 func (t *Telemetry) SetStats(stats func(context.Context) (webhooks.Stats, error)) {
 	if stats == nil {
 		t.stats.Store(nil)
@@ -51,8 +51,8 @@ func (t *Telemetry) registerStats(meter metric.Meter) error {
 		defer cancel()
 		stats, err := (*get)(ctx)
 		if err != nil {
-			// If a callback fails, no metrics of the process are exported. This would
-			// happen at a shutdown, when the store is closed.
+			// Do not return an error: it would prevent the export of all metrics of the process,
+			// for example at a shutdown, when the store is closed.
 			o.ObserveFloat64(up, 0)
 			return nil
 		}

@@ -21,8 +21,9 @@ const scope = "github.com/storageapi/storageapi/otelstorage"
 
 // Config sets the providers. The zero Config uses the providers of the process.
 type Config struct {
-	// MeterProvider creates the meter. Default: otel.GetMeterProvider. Set the provider of the API's
-	// package noop to have no metrics, for example because package promstorage exports them.
+	// MeterProvider creates the meter. Default: otel.GetMeterProvider. To export no metrics, for
+	// example because package promstorage exports them, set a provider of OpenTelemetry's package
+	// metric/noop.
 	MeterProvider metric.MeterProvider
 
 	// TracerProvider creates the tracer. Default: otel.GetTracerProvider.

@@ -118,9 +118,8 @@ func parse(kept string) trace.SpanContext {
 	return trace.SpanContextFromContext(ctx)
 }
 
-// receiverAttributes returns the attributes of "https://host" or "https://host:port". An
-// observation lacks the rest of the URL, which may be secret and must be redacted by the
-// conventions.
+// receiverAttributes returns the attributes of "https://host" or "https://host:port". Observations
+// omit the rest of the URL, which may be secret and which the conventions require to be redacted.
 func receiverAttributes(receiver string) []attribute.KeyValue {
 	address, err := url.Parse(receiver)
 	if err != nil || address.Host == "" {

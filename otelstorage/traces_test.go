@@ -47,7 +47,7 @@ func attempt() observe.Attempt {
 }
 
 // The span of an attempt must be the root of its own trace, with a link to the span that published
-// the event, even days before and in another process.
+// the event, even if that was days before and in another process.
 func TestAttempt_LinksToPublication(t *testing.T) {
 	publisher, _, tracer := tracing(t)
 	ctx, span := tracer.Start(t.Context(), "POST /v2/files")

@@ -72,8 +72,8 @@ func stats(context.Context) (webhooks.Stats, error) {
 	}, nil
 }
 
-// TestMetrics checks that each observation changes the metrics that the package comment lists for
-// it, with a pedantic registry.
+// TestMetrics checks, with a pedantic registry, that each observation changes the metrics that the
+// package comment lists for it.
 func TestMetrics(t *testing.T) {
 	collector := promstorage.New()
 	registry := prometheus.NewPedanticRegistry()

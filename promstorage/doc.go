@@ -57,8 +57,8 @@
 //	status      1xx to 5xx, other, or none if there was no response
 //	action      one of audit.Actions
 //
-// Two Handlers in one process need prometheus.WrapRegistererWith, which adds a prefix or a label to
-// all names.
+// Two Handlers in one process need prometheus.WrapRegistererWith, which adds a label to all
+// metrics, or WrapRegistererWithPrefix.
 //
 // dashboard.json is a Grafana dashboard of these metrics. Import it, and select the data source.
 package promstorage

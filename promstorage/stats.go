@@ -13,10 +13,10 @@ import (
 // Prometheus' default scrape timeout of 10 s.
 const statsTimeout = 5 * time.Second
 
-// SetStats makes each scrape call stats, which must be the Stats method of the Handler's Webhooks. It
-// takes about a millisecond per 10,000 webhooks with pending deliveries. If it fails or takes longer
-// than 5 seconds, storageapi_stats_up is 0 and the metrics based on stats are missing; all others are
-// collected. A nil stats ends the calls.
+// SetStats makes each scrape call stats, which must be the Stats method of the Handler's Webhooks.
+// The call takes about a millisecond per 10,000 webhooks with pending deliveries. If it fails or
+// takes longer than 5 seconds, storageapi_stats_up is 0 and the metrics based on stats are missing;
+// all other metrics are collected. A nil stats stops the calls.
 func (c *Collector) SetStats(stats func(context.Context) (webhooks.Stats, error)) {
 	if stats == nil {
 		c.stats.Store(nil)

@@ -51,7 +51,7 @@ type guide struct {
 	*testing.T
 	ctx     context.Context
 	dir     string
-	ports   *strings.Replacer // replaces the page's ports by free ones
+	ports   *strings.Replacer // replaces the page's ports with free ones
 	program string
 	key     string // printed at the first start
 }
@@ -65,7 +65,7 @@ func newGuide(ctx context.Context, t *testing.T) *guide {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = free.Close() }() // keep all open until the end, so that each port differs
+		defer func() { _ = free.Close() }() // keep all listeners open, so that all ports differ
 		_, other, _ := net.SplitHostPort(free.Addr().String())
 		ports = append(ports, ":"+port, ":"+other)
 	}
@@ -94,8 +94,8 @@ func (g *guide) build(name, source string) {
 	}
 }
 
-// take changes the program, starts it, and runs the commands of a step. Commands that use openssl
-// run before the host.
+// take carries out a step: it changes the program, starts it, and runs the step's commands.
+// Commands that use openssl run before the host starts.
 func (g *guide) take(step string) {
 	g.Helper()
 	title, _, _ := strings.Cut(step, "\n")

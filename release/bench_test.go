@@ -97,7 +97,7 @@ func (b *bench) git(arguments ...string) string {
 	return string(out)
 }
 
-// state returns the state that a release changes.
+// state describes everything that a release may change: the refs, uncommitted files and worktrees.
 func (b *bench) state() string {
 	b.Helper()
 	return b.git("show-ref") + b.git("status", "--porcelain") + b.git("worktree", "list")

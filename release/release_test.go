@@ -19,7 +19,7 @@ const (
 	prom     = root + "/promstorage"
 )
 
-// builds has the tests run that compile a whole release, which takes minutes. CI sets it.
+// builds enables the tests that compile a whole release, which take minutes. CI sets it.
 var builds = flag.Bool("release", false, "make releases and build hosts on them")
 
 // TestRelease releases a copy of this tree as v0.1.0 and pushes it to a bare repository. Separate

@@ -13,17 +13,17 @@
 //
 // # Vocabularies
 //
-// A [Vocabulary] contains all valid scopes of a handler; there is no global registry.
-// [Vocabulary.Parse] rejects all other names. A host without some areas of the specification hides
-// their scopes ([Vocabulary.Hide]).
+// A [Vocabulary] contains all scopes that are valid for a handler; there is no global registry.
+// [Vocabulary.Parse] rejects all other names. A host that lacks some areas of the specification
+// hides their scopes with [Vocabulary.Hide].
 //
 // # Sets
 //
-// A [Set] holds the scopes of a key. It is a small value whose checks ([Set.Has], [Set.Covers])
-// allocate nothing. It keeps the order of its members, so that a response lists scopes in the
-// caller's order. An empty set grants nothing.
+// A [Set] holds the scopes of a key. It is a small value, and its checks ([Set.Has], [Set.Covers])
+// allocate nothing. It keeps the order of its members, so that a response lists scopes in the order
+// in which the caller gave them. An empty set grants nothing.
 //
-// Stores save declared scopes by name, so the order of declarations does not matter. A scope that
-// is no longer declared stays in the keys that hold it, as [Set.Unknown]. It grants nothing, but
-// still counts when one key manages another.
+// Stores save declared scopes by name, so the order of declarations does not matter. If a scope is
+// no longer declared, keys that hold it keep it in [Set.Unknown]. There it grants nothing, but a
+// key that lacks it cannot manage a key that has it.
 package scopes

@@ -13,7 +13,7 @@ func Example() {
 		panic(err)
 	}
 
-	// The scopes in the client's order.
+	// The set keeps the order of the client's scopes.
 	granted, err := vocabulary.ParseSet([]string{"files:write", "files:read", "files:write"})
 	if err != nil {
 		panic(err)
@@ -21,7 +21,7 @@ func Example() {
 	fmt.Println(granted)
 	fmt.Println(granted.Has(scopes.FilesRead), granted.Has(scopes.AccountRead))
 
-	// A key may create keys that can do no more than it can.
+	// A key may create only keys that can do no more than itself.
 	fmt.Println(granted.Covers(scopes.Of(scopes.FilesRead)), granted.Covers(scopes.All()))
 
 	_, err = vocabulary.ParseSet([]string{"files:read", "files:*"})
@@ -34,7 +34,7 @@ func Example() {
 	// unknown scope "files:*"
 }
 
-// A set is an array of names in JSON.
+// In JSON, a set is an array of names.
 func ExampleSet_UnmarshalJSON() {
 	var request struct{ Scopes scopes.Set }
 	if err := json.Unmarshal([]byte(`{"scopes":["secrets:read","account:read"]}`), &request); err != nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A Scope is the name of a permission that an API key can have, such as "files:read": an
-// area, a colon and an action. The zero Scope is invalid.
+// A Scope is the name of a permission that an API key can have. It consists of an area, a colon and
+// an action, such as "files:read". The zero Scope is invalid.
 //
 // The constants are the scopes in section 5 of docs/spec.md. A host defines constants for
 // its own scopes and declares them once in a [Vocabulary]:
@@ -15,7 +15,7 @@ import (
 //	const TeamsRead scopes.Scope = "teams:read"
 type Scope string
 
-// The scopes of docs/spec.md, section 5, in its order.
+// The scopes of docs/spec.md, section 5, in the order of that section.
 const (
 	EnvironmentsRead  Scope = "environments:read"  // List and retrieve environments
 	EnvironmentsWrite Scope = "environments:write" // Create, update, delete environments
@@ -52,8 +52,8 @@ var specified = [count + 1]Declaration{
 	13: {AccountRead, "Read account info and usage"},
 }
 
-// number returns the index of the scope in specified, or 0 for any other scope. The
-// switch compiles to a search that takes a few nanoseconds.
+// number returns the index of the scope in specified. For any other scope it returns 0. The
+// compiler turns the switch into a search that takes a few nanoseconds.
 func number(s Scope) int {
 	switch s {
 	case EnvironmentsRead:
@@ -86,11 +86,11 @@ func number(s Scope) int {
 	return 0
 }
 
-// ErrUnknown is wrapped by every error about a string that is not a scope. Use
-// [errors.Is].
+// ErrUnknown means that a string is not a scope. Every error about such a string wraps it. Test for
+// it with [errors.Is].
 var ErrUnknown = errors.New("unknown scope")
 
-// quote quotes untrusted input, limited to 32 bytes.
+// quote quotes untrusted input and truncates it to 32 bytes.
 func quote(name string) string {
 	const most = 32
 	if len(name) > most {
@@ -102,9 +102,9 @@ func quote(name string) string {
 // maxName is the maximum length of a scope, in bytes.
 const maxName = 64
 
-// wellFormed reports whether the scope has the syntax of a name, declared or not: an area, a
-// colon and an action, each a lower-case letter followed by lower-case letters, digits, "_", "-"
-// and "."; at most 64 bytes in total.
+// wellFormed reports whether the scope has the syntax of a name, declared or not. The syntax is an
+// area, a colon and an action, at most 64 bytes in total. Area and action each consist of a
+// lower-case letter followed by lower-case letters, digits, "_", "-" and ".".
 func (s Scope) wellFormed() bool {
 	area, action, found := strings.Cut(string(s), ":")
 	return found && len(s) <= maxName && isWord(area) && isWord(action)
@@ -130,7 +130,7 @@ func (s Scope) Area() string {
 // String returns the scope's name.
 func (s Scope) String() string { return string(s) }
 
-// MarshalText implements [encoding.TextMarshaler]. For a malformed scope, such as the zero
+// MarshalText implements [encoding.TextMarshaler]. If the scope is malformed, such as the zero
 // Scope, it returns an error that wraps [ErrUnknown].
 func (s Scope) MarshalText() ([]byte, error) {
 	if !s.wellFormed() {
@@ -139,9 +139,9 @@ func (s Scope) MarshalText() ([]byte, error) {
 	return []byte(s), nil
 }
 
-// UnmarshalText implements [encoding.TextUnmarshaler]. It accepts every well-formed name, because
-// a program that reads scopes need not know their [Vocabulary]. Use [Vocabulary.Has] to check
-// whether the scope exists. For other text it returns an error that wraps [ErrUnknown].
+// UnmarshalText implements [encoding.TextUnmarshaler]. It accepts every well-formed name, because a
+// program that reads scopes need not know their [Vocabulary]. To check whether the scope exists,
+// use [Vocabulary.Has]. For malformed text it returns an error that wraps [ErrUnknown].
 func (s *Scope) UnmarshalText(text []byte) error {
 	read := Scope(text)
 	if !read.wellFormed() {

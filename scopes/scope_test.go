@@ -11,10 +11,10 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// plain has no scopes of a host.
+// plain has no scopes declared by a host.
 var plain *scopes.Vocabulary
 
-// specification is the table of docs/spec.md, section 5, to the letter.
+// specification is a literal copy of the table in docs/spec.md, section 5.
 var specification = []struct {
 	scope         scopes.Scope
 	name, permits string

@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// A Set is a set of scopes that keeps the order in which they were added. It is a value of
-// 48 bytes: assignment copies the set, and querying, comparing and copying allocate nothing.
-// Building a set of scopes in section 5 of docs/spec.md does not allocate either. Adding a
-// host's scope allocates the names of all members. The zero Set is empty and grants nothing.
-// Two Sets are == if they have the same members in the same order. Two sets that cover each other
-// have the same members.
+// A Set is a set of scopes that keeps the order in which they were added. It is a value of 48
+// bytes: assigning copies it, and querying, comparing and copying it allocate nothing. Building a
+// set of scopes in section 5 of docs/spec.md does not allocate either. Adding a scope declared by a
+// host allocates a string with the names of all members. The zero Set is empty and grants nothing.
+// Two Sets are == if they have the same members in the same order. To compare them without their
+// order, check that each covers the other.
 type Set struct {
-	// If all members are scopes in section 5, order holds their numbers, four bits each, the first
-	// member in the lowest bits. Otherwise names holds the names of all members in order, separated
-	// by spaces.
+	// If all members are scopes in section 5, order holds their numbers, four bits each, with the
+	// first member in the lowest bits. Otherwise names holds the names of all members in order,
+	// separated by spaces.
 	order uint64
-	bits  uint16 // bit n is set if the scope in section 5 with the number n is a member
+	bits  uint16 // bit n is set if the scope with number n in section 5 is a member
 	names string
 
-	unknown string // names that a key holds and that are no longer declared
+	unknown string // names that the key holds but that are no longer declared
 }
 
-// Of returns the set of the given scopes in their order, without duplicates. It is meant for
-// constants, and panics if a scope is malformed, such as the zero Scope. Use [FromNames] or
-// [Vocabulary.ParseSet] for names from input.
+// Of returns the set of the given scopes in the given order, without duplicates. It is meant for
+// constants and panics if a scope is malformed, such as the zero Scope. For names from input use
+// [FromNames] or [Vocabulary.ParseSet].
 func Of(members ...Scope) Set {
 	var set Set
 	for _, s := range members {
@@ -36,7 +36,7 @@ func Of(members ...Scope) Set {
 	return set
 }
 
-// All returns the set of all scopes in section 5 of docs/spec.md, in its order.
+// All returns the set of all scopes in section 5 of docs/spec.md, in the order of that section.
 func All() Set {
 	var set Set
 	for _, d := range specified[1:] {
@@ -45,10 +45,10 @@ func All() Set {
 	return set
 }
 
-// FromNames returns the set of the named scopes in their order. Duplicates count once, at
-// their first position. It needs no [Vocabulary], so stores and programs that read granted
-// scopes use it. Malformed names, and more than [MaxScopes] names, are errors that wrap
-// [ErrUnknown].
+// FromNames returns the set of the named scopes in the given order. Duplicates count once, at their
+// first position. Stores, and programs that read granted scopes, use it because it needs no
+// [Vocabulary]. If a name is malformed, or if there are more than [MaxScopes] names, it returns an
+// error that wraps [ErrUnknown].
 func FromNames(names []string) (Set, error) {
 	var set Set
 	for _, name := range names {
@@ -62,8 +62,8 @@ func FromNames(names []string) (Set, error) {
 	return set, nil
 }
 
-// With returns the set with s added at the end, or the set itself if s is already a
-// member. It panics if s is malformed, as [Of] does.
+// With returns the set with s added at the end. If s is already a member, it returns the set
+// unchanged. It panics if s is malformed, as [Of] does.
 func (set Set) With(s Scope) Set {
 	if set.Has(s) {
 		return set
@@ -72,7 +72,7 @@ func (set Set) With(s Scope) Set {
 	switch {
 	case n == 0 && !s.wellFormed():
 		panic(fmt.Sprintf("scopes: malformed scope %s: want a name such as files:read", quote(string(s))))
-	case n == 0 && set.names == "" && set.bits != 0: // the first host scope
+	case n == 0 && set.names == "" && set.bits != 0: // this is the first scope declared by a host
 		set.names, set.order = set.String(), 0
 		fallthrough
 	case n == 0 || set.names != "":
@@ -108,8 +108,8 @@ func (set Set) Has(s Scope) bool {
 	return contains(set.names, s)
 }
 
-// Covers reports whether every member of other is a member of set, and every unknown name of
-// other is a member or an unknown name of set. Every set covers the empty set.
+// Covers reports whether set has every member of other, and has every unknown name of other as a
+// member or as an unknown name. Every set covers the empty set.
 func (set Set) Covers(other Set) bool {
 	if other.bits&^set.bits != 0 {
 		return false
@@ -153,11 +153,11 @@ func (set Set) Len() int {
 
 // All returns an iterator over the members in their order.
 func (set Set) All() iter.Seq[Scope] {
-	return func(yield func(Scope) bool) { set.each(yield) } // short enough to be inlined, so that it does not allocate
+	return func(yield func(Scope) bool) { set.each(yield) } // short enough to be inlined, which avoids an allocation
 }
 
-// each calls yield for each member until yield returns false. It returns yield's last result, or
-// true for an empty set.
+// each calls yield for each member until yield returns false. It returns the last result of yield,
+// or true for an empty set.
 func (set Set) each(yield func(Scope) bool) bool {
 	if set.names != "" {
 		return eachWord(set.names, yield)
@@ -171,8 +171,9 @@ func (set Set) each(yield func(Scope) bool) bool {
 }
 
 // Unknown returns the names that a key holds although they are no longer declared. They are not
-// members and grant nothing. But a key that manages this key must hold them too, because they may
-// be declared again. Nil if there are none. See [Vocabulary.Resolve].
+// members of the set and grant nothing. But a key that manages this key must hold them as well,
+// because they may be declared again. Unknown returns nil if there are no such names. See
+// [Vocabulary.Resolve].
 func (set Set) Unknown() []string { return strings.Fields(set.unknown) }
 
 // Names returns the members' names in their order. It never returns nil.
@@ -193,15 +194,15 @@ func (set Set) String() string {
 	return strings.Join(set.Names(), " ")
 }
 
-// Pack returns the storage format of the set. If all members are scopes in section 5 of
-// docs/spec.md, order holds their positions in that section, four bits each, the first member in
-// the lowest bits. Otherwise names holds the names of all members in their order, separated by
+// Pack returns the set in the format in which stores save it. If all members are scopes in section
+// 5 of docs/spec.md, order holds their positions in that section, four bits each, with the first
+// member in the lowest bits. Otherwise names holds the names of all members in order, separated by
 // spaces, and order is 0. Pack does not allocate.
 func (set Set) Pack() (order uint64, names string) { return set.order, set.names }
 
-// Unpack is the inverse of [Set.Pack]. It does not allocate; the set refers to names, whose
-// syntax is not checked again. It returns an error that wraps [ErrUnknown] for values that Pack
-// cannot have returned.
+// Unpack is the inverse of [Set.Pack]. It does not allocate: the set refers to names, and Unpack
+// does not check their syntax again. For values that Pack cannot have returned, it returns an error
+// that wraps [ErrUnknown].
 func Unpack(order uint64, names string) (Set, error) {
 	set := Set{order: order, names: names}
 	if names != "" {
@@ -234,7 +235,7 @@ func Unpack(order uint64, names string) (Set, error) {
 // MarshalJSON encodes the set as an array of names in their order.
 func (set Set) MarshalJSON() ([]byte, error) { return json.Marshal(set.Names()) }
 
-// UnmarshalJSON decodes an array of names as [FromNames] does.
+// UnmarshalJSON decodes an array of names like [FromNames].
 func (set *Set) UnmarshalJSON(data []byte) error {
 	var list []string
 	if err := json.Unmarshal(data, &list); err != nil {

@@ -94,11 +94,11 @@ func TestSet_With_LeavesOriginalUnchanged(t *testing.T) {
 		t.Errorf("got %q, %q, %q", base, left, right)
 	}
 	for range scopes.All().All() {
-		break // the iterator may be left early
+		break // callers may leave the loop early
 	}
 }
 
-// A model of a Set holds its members in order.
+// A model is a simple implementation of a Set, a list of its members in order.
 type model []scopes.Scope
 
 func (m model) with(s scopes.Scope) model {
@@ -165,8 +165,8 @@ func packed(t *testing.T, set scopes.Set) scopes.Set {
 	return unpacked
 }
 
-// shuffled returns a random selection of the scopes in random order, often with some of a host's
-// scopes.
+// shuffled returns a random selection of scopes in random order. Often it includes scopes declared
+// by a host.
 func shuffled() []scopes.Scope {
 	list := slices.Collect(scopes.All().All())
 	for i := range rand.IntN(20) {

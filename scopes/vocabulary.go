@@ -6,11 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// A Declaration declares a host's own scope.
+// A Declaration declares a scope of the host's own.
 type Declaration struct {
-	// Scope is the name, such as "teams:read": an area, a colon and an action, each of
-	// lower-case letters, digits, "_", "-" and ".", a letter first; at most 64 bytes in
-	// total. The scopes in section 5 of docs/spec.md always exist and must not be declared.
+	// Scope is the name, such as "teams:read". It consists of an area, a colon and an action, at
+	// most 64 bytes in total. Area and action each begin with a lower-case letter and consist of
+	// lower-case letters, digits, "_", "-" and ".". The scopes in section 5 of docs/spec.md always
+	// exist and must not be declared.
 	Scope Scope
 
 	// Description explains the scope to people, such as "List teams": 1 to 200 bytes of
@@ -27,13 +28,13 @@ const MaxScopes = 128
 // has only the scopes in section 5.
 type Vocabulary struct {
 	permits map[Scope]string // descriptions of the declared scopes
-	own     Set              // declared scopes, in their order
+	own     Set              // declared scopes, in the order of their declaration
 	hidden  Set              // scopes that are not offered
 }
 
-// NewVocabulary returns a vocabulary with the scopes in section 5 of docs/spec.md and the
-// declared scopes. The order of declarations only affects display. An error names the invalid
-// declaration and the rule for it.
+// NewVocabulary returns a vocabulary with the scopes in section 5 of docs/spec.md and the declared
+// scopes. The order of the declarations only affects display. If a declaration is invalid, the
+// error names it and states the rule that it breaks.
 func NewVocabulary(declared ...Declaration) (*Vocabulary, error) {
 	v := &Vocabulary{permits: make(map[Scope]string, len(declared))}
 	if len(declared) > MaxScopes-count {
@@ -62,8 +63,8 @@ func NewVocabulary(declared ...Declaration) (*Vocabulary, error) {
 
 // Hide returns a copy of v that does not offer the given scopes of section 5 of docs/spec.md:
 // [Vocabulary.All] omits them, and [Vocabulary.Parse] rejects them. They still exist
-// ([Vocabulary.Has]), so a key that holds one keeps its permission. account:read cannot be hidden,
-// because reading keys and webhooks over HTTP requires it.
+// ([Vocabulary.Has]), so a key that already holds one keeps the permission. account:read cannot be
+// hidden, because reading keys and webhooks over HTTP requires it.
 func (v *Vocabulary) Hide(hidden ...Scope) (*Vocabulary, error) {
 	var c Vocabulary
 	if v != nil {
@@ -101,8 +102,8 @@ func (v *Vocabulary) Description(s Scope) string {
 	return specified[number(s)].Description
 }
 
-// All returns all scopes that are not hidden: first the scopes in section 5 of docs/spec.md in its
-// order, then the declared scopes in their order.
+// All returns all scopes that are not hidden. The scopes in section 5 of docs/spec.md come first,
+// in the order of that section, then the declared scopes in the order of their declaration.
 func (v *Vocabulary) All() Set {
 	set := All()
 	if v != nil {
@@ -117,8 +118,8 @@ func (v *Vocabulary) All() Set {
 }
 
 // Parse returns the scope with exactly the given name. Scopes are case-sensitive and have no
-// aliases or wildcards. For any other string, Parse returns an error that wraps [ErrUnknown]
-// and quotes at most 32 bytes of the string.
+// aliases or wildcards. For any other string, Parse returns an error that wraps [ErrUnknown] and
+// quotes at most 32 bytes of that string.
 func (v *Vocabulary) Parse(name string) (Scope, error) {
 	if s := Scope(name); v.Has(s) && (v == nil || !v.hidden.Has(s)) {
 		return s, nil
@@ -126,9 +127,9 @@ func (v *Vocabulary) Parse(name string) (Scope, error) {
 	return "", fmt.Errorf("%w %s", ErrUnknown, quote(name))
 }
 
-// ParseSet returns the set of the named scopes in their order. Duplicates count once, at their
-// first position. An unknown scope is an error that wraps [ErrUnknown] and names up to ten
-// unknown scopes.
+// ParseSet returns the set of the named scopes in the given order. Duplicates count once, at their
+// first position. If a scope is unknown, ParseSet returns an error that wraps [ErrUnknown] and
+// names up to ten unknown scopes.
 func (v *Vocabulary) ParseSet(names []string) (Set, error) {
 	var set Set
 	var unknown []string
@@ -149,11 +150,11 @@ func (v *Vocabulary) ParseSet(names []string) (Set, error) {
 	return Set{}, fmt.Errorf("%w %s", ErrUnknown, strings.Join(unknown, ", "))
 }
 
-// Resolve returns the set restricted to the scopes of v, in their order. Other members, which
-// are no longer declared, become [Set.Unknown]. A set whose members are all known is returned
-// unchanged, without allocation.
+// Resolve returns the members of set that are scopes of v, in the same order. All other members,
+// which are no longer declared, move to [Set.Unknown]. If v has all members, Resolve returns the
+// set unchanged, without allocating.
 func (v *Vocabulary) Resolve(set Set) Set {
-	if set.names == "" && set.unknown == "" { // only scopes in section 5, which are always known
+	if set.names == "" && set.unknown == "" { // scopes in section 5 are always known
 		return set
 	}
 	known := true

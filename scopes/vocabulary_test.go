@@ -13,7 +13,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// teams returns one of a host's scopes.
+// teams returns the i-th scope declared by a host.
 func teams(i int) scopes.Scope { return scopes.Scope(fmt.Sprintf("teams%d:read", i)) }
 
 // vocabulary returns a Vocabulary with 64 scopes in total.
@@ -104,7 +104,7 @@ func TestNewVocabulary_InvalidDeclaration_ReturnsError(t *testing.T) {
 	}
 }
 
-// A scope that is no longer declared stays in the keys that hold it.
+// If a scope is no longer declared, keys that hold it keep it.
 func TestResolve(t *testing.T) {
 	v, err := scopes.NewVocabulary(scopes.Declaration{Scope: "teams:read", Description: "List teams"})
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 func ExampleNew() {
 	var keys *apikeys.KeyService // Handler.Keys of your host
 
-	// Fetched from https://api.github.com/meta/public_keys/secret_scanning, and again every hour.
+	// current returns a copy of https://api.github.com/meta/public_keys/secret_scanning that the
+	// host fetches again every hour.
 	var current func() []byte
 
 	handler, err := secretscanning.New(keys, secretscanning.Config{

@@ -4,8 +4,8 @@
 //	handler, err := secretscanning.New(api.Keys, secretscanning.Config{PublicKey: lookUp, Revoke: true, Found: mailOwner})
 //	mux.Handle("POST /github/leaks", handler)
 //
-// GitHub posts each match of a partner's pattern that it finds in public code. Enroll with the
-// pattern in docs/operations.md and the URL of the handler. The protocol is described at
+// GitHub sends a report for each text in public code that matches a partner's pattern. Enroll with
+// the pattern in docs/operations.md and the URL of the handler. For the protocol see
 // https://docs.github.com/en/code-security/secret-scanning/secret-scanning-partner-program.
 package secretscanning
 
@@ -27,7 +27,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 )
 
-// maxBody is the limit for the body of a request, in bytes: enough for some 25,000 matches.
+// maxBody is the maximum size of a request body in bytes, enough for about 25,000 matches.
 const maxBody = 4 << 20
 
 // Keys finds and revokes values of API keys. [*apikeys.KeyService] implements it.
@@ -40,35 +40,37 @@ type Keys interface {
 type Config struct {
 	// PublicKey returns GitHub's public key with the given identifier, or nil if GitHub has no such
 	// key. Take the keys from https://api.github.com/meta/public_keys/secret_scanning, see
-	// [ParsePublicKeys], cache them, and fetch them again for an unknown identifier, but at most
-	// once a minute: anyone can send one. If it returns an error, the request is answered 503.
-	// Required.
+	// [ParsePublicKeys], and cache them. For an unknown identifier, fetch them again, but at most
+	// once a minute, because anyone can send an unknown identifier. If PublicKey returns an error,
+	// the request is answered with 503. Required.
 	PublicKey func(ctx context.Context, identifier string) (*ecdsa.PublicKey, error)
 
-	// Revoke revokes each value found, see [apikeys.KeyService.RevokeValue]. False only reports it.
+	// Revoke revokes each value found, see [apikeys.KeyService.RevokeValue]. If false, values are
+	// only reported to Found.
 	Revoke bool
 
-	// Found is called for each match that is a value of an API key, before the request is
-	// answered; repeated reports are passed on again. It may be nil if Revoke is set. Concurrent
-	// requests call it concurrently. GitHub waits 30 seconds for the answer.
+	// Found is called for each match that is a value of an API key, before the request is answered.
+	// If GitHub repeats a report, Found is called again. It may be nil if Revoke is set. Concurrent
+	// requests call it concurrently. GitHub waits 30 seconds for the response.
 	Found func(ctx context.Context, leak Leak)
 }
 
-// A Leak is a value of an API key that was found in public.
+// A Leak is a value of an API key that GitHub has found in public.
 type Leak struct {
-	Value  apikeys.Value // as it was before the revocation
+	Value  apikeys.Value // state before the revocation
 	Type   string        // name of the pattern, as enrolled
-	URL    string        // where it was found; may be empty
-	Source string        // kind of place, such as "commit" or "gist_content"
+	URL    string        // where the value was found; may be empty
+	Source string        // kind of place where it was found, such as "commit" or "gist_content"
 
-	// Err is why the value could not be revoked. Nil: it is revoked, or Config.Revoke is false.
+	// Err is why the value could not be revoked. It is nil if the value is revoked or Config.Revoke
+	// is false.
 	Err error
 }
 
-// New returns a handler for GitHub's reports. It answers 200 with a label for each match, as GitHub
-// asks for: whether the match was the value of a key. Requests without a valid signature are
-// answered 401 and have no effect. If keys cannot be read or revoked, it handles the remaining
-// matches and answers 503. Its error is for an invalid config.
+// New returns a handler for GitHub's reports. It answers 200 with a label for each match, which
+// tells GitHub whether the match was the value of a key. Requests without a valid signature are
+// answered 401 and have no effect. If a key cannot be read or revoked, the handler processes the
+// remaining matches and then answers 503. New returns an error if config is invalid.
 func New(keys Keys, config Config) (http.Handler, error) {
 	switch {
 	case keys == nil:
@@ -94,7 +96,7 @@ type match struct {
 	Source string `json:"source"`
 }
 
-// A label is one element of the answer.
+// A label is one element of the response.
 type label struct {
 	TokenHash string `json:"token_hash"` // SHA-256, hexadecimal
 	TokenType string `json:"token_type"`
@@ -129,7 +131,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the body must be a JSON array of matches", http.StatusBadRequest)
 		return
 	}
-	labels, err := h.handle(context.WithoutCancel(r.Context()), matches) // GitHub may give up waiting
+	labels, err := h.handle(context.WithoutCancel(r.Context()), matches) // continue even if GitHub stops waiting
 	if err != nil {
 		http.Error(w, "some keys could not be read or revoked; send the report again", http.StatusServiceUnavailable)
 		return
@@ -138,15 +140,15 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(labels)
 }
 
-// signed reports whether the signature, in base64, is one of key over the SHA-256 of the body.
+// signed reports whether signature, in base64, is a valid signature of the body's SHA-256 by key.
 func signed(key *ecdsa.PublicKey, body []byte, signature string) bool {
 	der, err := base64.StdEncoding.DecodeString(signature)
 	digest := sha256.Sum256(body)
 	return key != nil && err == nil && ecdsa.VerifyASN1(key, digest[:], der)
 }
 
-// handle revokes and reports the matches, and returns a label for each token. It returns the last
-// error after it has tried all matches.
+// handle revokes and reports the matches, and returns a label for each token. If matches fail, it
+// continues with the others and returns the last error.
 func (h *handler) handle(ctx context.Context, matches []match) (labels []label, failed error) {
 	labels = []label{}
 	done := make(map[string]bool)
@@ -161,7 +163,7 @@ func (h *handler) handle(ctx context.Context, matches []match) (labels []label, 
 			leak := Leak{Value: value, Type: m.Type, URL: m.URL, Source: m.Source}
 			if h.config.Revoke {
 				_, err = h.keys.RevokeValue(ctx, m.Token)
-				if errors.Is(err, apierr.ErrNotFound) { // revoked meanwhile
+				if errors.Is(err, apierr.ErrNotFound) { // another call has revoked it meanwhile
 					err = nil
 				}
 				leak.Err = err
@@ -184,8 +186,8 @@ func (h *handler) handle(ctx context.Context, matches []match) (labels []label, 
 	return labels, failed
 }
 
-// ParsePublicKeys reads the body of https://api.github.com/meta/public_keys/secret_scanning and
-// returns the keys by identifier.
+// ParsePublicKeys parses the response of https://api.github.com/meta/public_keys/secret_scanning
+// and returns the keys by identifier.
 func ParsePublicKeys(body []byte) (map[string]*ecdsa.PublicKey, error) {
 	var list struct {
 		PublicKeys []struct {

@@ -29,7 +29,7 @@ import (
 
 const account = "acct_1"
 
-// The test key of GitHub's documentation, with a signed body.
+// The key and the signed body that GitHub's documentation gives for tests.
 const (
 	githubID  = "f9525bf080f75b3506ca1ead061add62b8633a346606dc5fe544e29231c6ee0d"
 	githubPEM = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEsz9ugWDj5jK5ELBK42ynytbo38gP\n" +
@@ -38,7 +38,7 @@ const (
 	githubSignature = "MEUCIFLZzeK++IhS+y276SRk2Pe5LfDrfvTXu6iwKKcFGCrvAiEAhHN2kDOhy2I6eGkOFmxNkOJ+L2y8oQ9A2T9GGJo6WJY="
 )
 
-// A github posts signed reports to a handler.
+// A github sends signed reports to a handler.
 type github struct {
 	testing.TB
 	keys    *apikeys.KeyService
@@ -104,7 +104,8 @@ func (g *github) post(body, id, signature string) *httptest.ResponseRecorder {
 	return w
 }
 
-// report posts signed matches of tokens and returns the status and the labels of the answer.
+// report sends a signed report with the tokens and returns the status and the labels in the
+// response.
 func (g *github) report(tokens ...string) (int, []string) {
 	g.Helper()
 	matches := []map[string]string{}
@@ -236,7 +237,7 @@ func TestHandler_InvalidRequest_HasNoEffect(t *testing.T) {
 	}
 }
 
-// failing is a KeyService whose store fails for one token.
+// failing wraps Keys. Lookup fails for the token lookup, and RevokeValue for the token revoke.
 type failing struct {
 	secretscanning.Keys
 	lookup, revoke string
@@ -323,8 +324,8 @@ func TestParsePublicKeys_InvalidList_ReturnsError(t *testing.T) {
 	}
 }
 
-// FuzzHandler posts signed bodies of any content: the handler must answer each, and must not report
-// a leak or change a key.
+// FuzzHandler sends signed bodies with arbitrary content. The handler must answer each of them, and
+// must neither report a leak nor change a key.
 func FuzzHandler(f *testing.F) {
 	f.Add([]byte(githubBody))
 	f.Add([]byte(`[{"token":1},null]`))

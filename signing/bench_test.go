@@ -16,10 +16,10 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// The floor is the minimum work of any implementation: the HMACs of the body and of "id.timestamp."
-// plus the body, with keyed states, and for Verify their comparison. It does not encode them or
-// handle headers. The metric "x/floor" is the ratio of the benchmarked call's time to the floor's,
-// measured in the same run.
+// The floor does the minimum work of any implementation: it computes the HMACs of the body and of
+// "id.timestamp." plus the body from keyed states, and for Verify compares them. It neither encodes
+// them nor handles headers. The metric "x/floor" is the time of the benchmarked call divided by the
+// floor's time in the same run.
 type floor struct {
 	service, standard hash.Hash
 	prefix, body      []byte
@@ -55,9 +55,9 @@ func (f *floor) verify() {
 	}
 }
 
-// benchmark runs call b.N times, alternating with the floor so that a busy machine slows down both,
-// and reports the medians of the rounds and of their ratios, which ignores interrupted rounds. The
-// floor does not allocate, so all reported allocations belong to call.
+// benchmark runs call b.N times, alternating with the floor so that a busy machine slows down both.
+// It reports the medians of the rounds and of their ratios, so that interrupted rounds do not
+// count. The floor does not allocate, so all reported allocations belong to call.
 func benchmark(b *testing.B, floor, call func()) {
 	const round = 100
 	b.ReportAllocs()
@@ -131,7 +131,8 @@ func BenchmarkVerify(b *testing.B) {
 	}
 }
 
-// BenchmarkDataKey compares with plain AES-256-GCM, with a prepared key schedule and reused memory.
+// BenchmarkDataKey compares a DataKey with plain AES-256-GCM that has a prepared key schedule and
+// reuses memory.
 func BenchmarkDataKey(b *testing.B) {
 	const id = "wh_01J9Z8Q5N3V7W2X4Y6Z8A0B1C2"
 	block, err := aes.NewCipher(keyOf(1))

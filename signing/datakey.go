@@ -49,9 +49,9 @@ func NewDataKey() *DataKey {
 	return dataKeyOf(plain)
 }
 
-// OpenDataKey returns the key of a result of [DataKey.SealedBy]. stale is true if the Sealer
-// reports this: the store must then replace the result by a new one. A nil Sealer opens nothing.
-// The error wraps [ErrSealer], [ErrSealed] or [ErrDamaged].
+// OpenDataKey opens a result of [DataKey.SealedBy] and returns its key. If stale is true, as
+// reported by the Sealer, the store must replace the result with a new one. A nil Sealer opens
+// nothing. The error wraps [ErrSealer], [ErrSealed] or [ErrDamaged].
 func OpenDataKey(ctx context.Context, sealer Sealer, sealed []byte) (key *DataKey, stale bool, err error) {
 	if len(sealed) < 1+keyNameSize || sealed[0] != dataKeyVersion {
 		return nil, false, fmt.Errorf("data key: %w", ErrDamaged)
@@ -81,9 +81,9 @@ func dataKeyOf(plain []byte) *DataKey {
 	return &DataKey{open: func() dataKey { return key }}
 }
 
-// SealedBy returns the key in the form for the store to keep, at most 64 KiB and 5 bytes. It also
-// opens the result, because the secrets would be lost if it could not be opened. The error wraps
-// the same errors as that of [OpenDataKey].
+// SealedBy returns the key sealed by sealer, for the store to keep: at most 64 KiB and 5 bytes. It
+// also opens the result as a check, because the secrets would be lost if it could not be opened.
+// The error wraps the same errors as in [OpenDataKey].
 func (k *DataKey) SealedBy(ctx context.Context, sealer Sealer) ([]byte, error) {
 	key := k.open()
 	bySealer, err := call(ctx, "seal", func(ctx context.Context) ([]byte, error) {
@@ -160,8 +160,8 @@ func openPlain(record []byte) (Secret, error) {
 }
 
 // Current reports whether record has the form that [DataKey.Seal] makes now: sealed with k, or
-// plain if k does not seal. The store should open a plain record that is not current, seal it,
-// and replace it. Current does not check that the record can be opened.
+// plain if k does not seal. The store should open a plain record that is not current, seal its
+// secret, and replace the record. Current does not check that the record can be opened.
 func (k *DataKey) Current(record []byte) bool {
 	name, sealed := parseRecord(record)
 	if k.seals() && len(record) > 0 {

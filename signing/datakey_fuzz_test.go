@@ -9,8 +9,8 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// FuzzDataKeyOpen checks that only three records open: the empty one, the text of a secret, and the
-// one sealed record.
+// FuzzDataKeyOpen checks that only three records can be opened: the empty record, the text of a
+// secret, and the one sealed record.
 func FuzzDataKeyOpen(f *testing.F) {
 	forEver, err := hex.DecodeString(sealedForEver)
 	if err != nil {

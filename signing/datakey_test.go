@@ -49,7 +49,7 @@ func TestDataKey_SealThenOpen_ReturnsSecret(t *testing.T) {
 	}
 }
 
-// Records of a nil DataKey must have the format used before there was sealing.
+// Records of a nil DataKey must have the format that was used before sealing was introduced.
 func TestDataKey_Nil_StoresPlainText(t *testing.T) {
 	var none *signing.DataKey
 	if got := string(none.Seal(secretA, "wh_1")); got != secretA.Reveal() {

@@ -91,7 +91,8 @@ func ExampleHasSignature() {
 	// false
 }
 
-// A key is replaced: the store opens its data key with the old key, and seals it with the new one.
+// To replace a key, put the new key first: the store opens its data key with the old key, and seals
+// it again with the new key.
 func ExampleKeyring() {
 	oldKey, newKey := make([]byte, signing.KeySize), make([]byte, signing.KeySize)
 	_, _ = rand.Read(oldKey)
@@ -118,12 +119,12 @@ func ExampleKeyring() {
 	// Output: true
 }
 
-// A kms stands for the client of a key management service, which encrypts under a key with an ID
-// and never returns the key.
+// A kms simulates the client of a key management service, which encrypts under a key with an ID and
+// never returns the key.
 type kms struct{}
 
 func (kms) Encrypt(ctx context.Context, keyID string, plain []byte) (cipherText []byte, err error) {
-	return append([]byte(keyID+" "), plain...), ctx.Err() // a real one encrypts
+	return append([]byte(keyID+" "), plain...), ctx.Err() // a real service encrypts
 }
 
 func (kms) Decrypt(ctx context.Context, cipherText []byte) (keyID string, plain []byte, err error) {
@@ -149,11 +150,11 @@ func (s kmsSealer) Open(ctx context.Context, sealed []byte) (plain []byte, stale
 	return plain, keyID != s.keyID, err
 }
 
-// A key management service keeps a store's data key: the store calls it when it is opened.
+// A key management service protects a store's data key. The store calls it only when it is opened.
 func ExampleSealer() {
 	path := filepath.Join(os.TempDir(), "signing-example-kms.db")
 	defer func() { _ = os.Remove(path) }()
-	for _, keyID := range []string{"key-2026", "key-2027"} { // the second opens, and seals again
+	for _, keyID := range []string{"key-2026", "key-2027"} { // the second reseals the data key
 		store, err := bolt.Open(path, bolt.Sealed(kmsSealer{keyID: keyID}))
 		if err != nil {
 			panic(err)

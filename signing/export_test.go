@@ -1,4 +1,5 @@
 package signing
 
-// DataKeyOf returns a DataKey that is not random, for records made by earlier versions.
+// DataKeyOf returns the DataKey with the given bytes, which can open records made by earlier
+// versions.
 func DataKeyOf(plain []byte) *DataKey { return dataKeyOf(plain) }

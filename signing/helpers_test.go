@@ -48,7 +48,7 @@ func newVerifier(tb testing.TB, config signing.VerifierConfig) *signing.Verifier
 	return verifier
 }
 
-// header returns the headers of body signed with the secrets, as message evt_1 at the given time.
+// header signs body with the secrets, as message evt_1 at the given time, and returns the headers.
 func header(tb testing.TB, when time.Time, body string, secrets ...signing.Secret) http.Header {
 	tb.Helper()
 	h := http.Header{}

@@ -14,8 +14,8 @@ import (
 const KeySize = 32
 
 // A Keyring is a [Sealer] of keys in memory: AES-256-GCM keys that the host keeps in its
-// configuration. To replace a key, put the new one first and open every store once; the old one
-// is then needed only for older backups.
+// configuration. To replace a key, put the new key first and open every store once. The old key is
+// then needed only for older backups.
 //
 // A Keyring prints, marshals and logs as "[redacted]". It is safe for concurrent use.
 type Keyring struct {

@@ -50,7 +50,7 @@ func TestNewKeyring(t *testing.T) {
 	}
 }
 
-// keyUnder returns a data key in the form sealed by a Sealer.
+// keyUnder returns a data key sealed by sealer.
 func keyUnder(t *testing.T, sealer signing.Sealer) []byte {
 	t.Helper()
 	sealed, err := signing.DataKeyOf(keyOf(9)).SealedBy(t.Context(), sealer)
@@ -114,7 +114,7 @@ func TestKeyring_ChangedRecord_IsErrDamaged(t *testing.T) {
 			t.Errorf("truncated to %d bytes: %v, want ErrDamaged", n, err)
 		}
 	}
-	// A record of a secret is no data key, though the same key has sealed it.
+	// A record of a secret must not be accepted as a data key, although the same key sealed it.
 	secret := signing.DataKeyOf(keyOf(1)).Seal(secretA, "wh_1")
 	if _, _, err := keyring.Open(t.Context(), secret); !errors.Is(err, signing.ErrDamaged) {
 		t.Errorf("record of a secret: %v, want ErrDamaged", err)

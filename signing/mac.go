@@ -16,9 +16,9 @@ type macs struct {
 }
 
 // mac is a keyed HMAC-SHA256 (RFC 2104): the marshalled inner and outer states of a SHA-256 that
-// has hashed the padded key. crypto/hmac works the same way, but cannot change its key. Each key
-// would need two hashes and a dozen allocations, which take longer than a signature. Here a few
-// pooled hashes serve all secrets.
+// has hashed the padded key. crypto/hmac works the same way, but cannot change its key. It would
+// need two hashes and a dozen allocations for each key, which take longer than a signature. Here a
+// few pooled hashes serve all secrets.
 type mac []byte
 
 const stateSize = 108 // of a marshalled SHA-256; only used as a capacity

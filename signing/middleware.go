@@ -7,9 +7,9 @@ import (
 	"net/http"
 )
 
-// Handler returns a handler that passes requests accepted by [Verifier.Verify] to next, as a copy
-// with the verified bytes as Body and their number as ContentLength. It answers all other requests
-// itself, in plain text:
+// Handler returns a handler that passes each request accepted by [Verifier.Verify] to next, as a
+// copy whose Body is the verified bytes and whose ContentLength is their number. The handler
+// answers all other requests itself, in plain text:
 //
 //   - 401 if a signature is missing or invalid, without reading the body if the headers
 //     alone are invalid;

@@ -50,7 +50,8 @@ type Sealer interface {
 	Open(ctx context.Context, sealed []byte) (plain []byte, stale bool, err error)
 }
 
-// call calls function, a method of a Sealer, and returns when it does, or after SealerTimeout.
+// call calls function, a method of a Sealer. It returns when the method returns, or after
+// SealerTimeout.
 func call[T any](ctx context.Context, do string, function func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, SealerTimeout)
 	defer cancel()

@@ -14,7 +14,8 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// A fakeSealer is a Sealer made of two functions. A nil function behaves as in a Keyring.
+// A fakeSealer is a Sealer made of two functions. If a function is nil, the Keyring's method is
+// used.
 type fakeSealer struct {
 	*signing.Keyring
 	seal func(ctx context.Context, plain []byte) ([]byte, error)
@@ -58,8 +59,8 @@ func TestSealer_Fails_IsErrSealer(t *testing.T) {
 	}
 }
 
-// Two calls end after SealerTimeout: a call that waits for its context, and a call that never
-// returns.
+// Two kinds of calls end after SealerTimeout: a call that waits for its context, and a call that
+// never returns.
 func TestSealer_Hangs_IsErrSealerAfterTimeout(t *testing.T) {
 	for name, wait := range map[string]func(ctx context.Context, ever chan struct{}) error{
 		"obeys its context":   func(ctx context.Context, _ chan struct{}) error { <-ctx.Done(); return ctx.Err() },

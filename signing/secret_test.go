@@ -205,7 +205,7 @@ func FuzzParseSecret(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		secret, err := signing.ParseSecret(text)
 		if err != nil {
-			// All rejections have the same message, so it contains nothing of the text.
+			// All rejections have the same message, so the message reveals nothing about the text.
 			if !errors.Is(err, signing.ErrSecret) || err.Error() != refused.Error() || !secret.IsZero() {
 				t.Errorf("err = %v, want %v and the zero Secret", err, refused)
 			}

@@ -25,7 +25,7 @@ const (
 
 const (
 	maxIDLength   = 256
-	maxSignatures = 16 // secrets that sign or verify at a time, and signatures that are checked in a header
+	maxSignatures = 16 // limit on secrets in use at a time, and on signatures checked in a header
 )
 
 // ValidID reports whether id is valid for a signed message: 1 to 256 visible ASCII characters

@@ -30,7 +30,8 @@ func TestNewVerifier_InvalidConfig_ReturnsErrConfig(t *testing.T) {
 	}
 }
 
-// The cases that the vectors cannot express, or that other receivers need not reject.
+// TestVerify covers the cases that the vectors cannot express, or that other receivers need not
+// reject.
 func TestVerify(t *testing.T) {
 	const body = `{"ok":true}`
 	other := header(t, signed, body, secretB)
@@ -113,8 +114,8 @@ func TestVerify_AnyCharacterChanged_ReturnsErrSignature(t *testing.T) {
 	}
 }
 
-// resign returns a change of ID and timestamp that secretA signs, so that only their form is
-// invalid.
+// resign returns a function that changes ID and timestamp and signs them with secretA, so that only
+// their form is invalid.
 func resign(id, timestamp, body string) func(http.Header) {
 	return func(h http.Header) {
 		h.Set("Webhook-Id", id)
@@ -157,7 +158,7 @@ func TestVerifyTolerance(t *testing.T) {
 		}
 	}
 
-	// Clocks for which the difference overflows.
+	// The difference to these clocks overflows.
 	for _, now := range []time.Time{{}, time.Unix(-1<<40, 0), time.Unix(1<<60, 0)} {
 		verifier := newVerifier(t, signing.VerifierConfig{Secrets: []signing.Secret{secretA}, Now: at(now)})
 		if err := verifier.Verify(header(t, signed, "", secretA), nil); !errors.Is(err, signing.ErrTimestamp) {

@@ -11,8 +11,8 @@ type Behavior struct {
 	down  bool         // connections are refused
 	serve http.Handler // nil means the default behavior, see OK
 
-	period time.Duration // 0: unlimited
-	times  int           // 0: unlimited
+	period time.Duration // 0 means unlimited
+	times  int           // 0 means unlimited
 }
 
 // OK returns the default behavior: 200, or 401 if the signature is not valid.
@@ -53,8 +53,8 @@ func Reset() Behavior {
 // Down refuses connections.
 func Down() Behavior { return Behavior{down: true} }
 
-// Handle passes correctly signed requests to handler, which may read the body. It answers 401
-// to all others.
+// Handle passes correctly signed requests to handler, which may read the body. All other requests
+// are answered 401.
 func Handle(handler http.Handler) Behavior { return Behavior{serve: handler} }
 
 // For ends the behavior d after its start. It starts when the previous behavior ends, or with the

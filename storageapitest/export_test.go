@@ -5,7 +5,7 @@ import (
 	"net"
 )
 
-// Dial connects to one of the kit's receivers.
+// Dial connects to one of the kit's receivers through the kit's network.
 func (k *Kit) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return k.network.dial(ctx, network, address)
 }

@@ -41,9 +41,9 @@ type options struct {
 	patience time.Duration
 }
 
-// Config sets the configuration of the kit's handler. Without Path and Store the kit uses a
-// new in-memory store; without Logger it logs to the test's output. The test closes a Store
-// that it passes.
+// Config sets the configuration of the kit's handler. Without Path and Store the kit uses a new
+// in-memory store; without Logger it logs to the test's output. A test that passes a Store must
+// close it.
 func Config(config storageapi.Config) Option { return func(o *options) { o.config = config } }
 
 // Handler makes the kit use a handler created by the host under test, which must not have
@@ -132,8 +132,8 @@ func (k *Kit) For(account string) *Kit {
 	return &other
 }
 
-// Subscribe creates a webhook for the given event types, or without any for all types, including
-// the host's own. It returns the webhook's receiver, which has its secret.
+// Subscribe creates a webhook for the given event types, or for all types, including the host's
+// own, if none are given. It returns the webhook's receiver, which has its secret.
 func (k *Kit) Subscribe(events ...webhooks.EventType) *Receiver {
 	k.t.Helper()
 	if len(events) == 0 {

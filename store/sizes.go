@@ -2,13 +2,13 @@ package store
 
 import "context"
 
-// A Sizer is the part of a [Store] that counts what accounts hold.
+// A Sizer is the part of a [Store] that counts the records of accounts.
 type Sizer interface {
-	// AccountSizes returns the sizes of the accounts, in the given order; an account without data
-	// has zeros. The counts of one account may be read at different moments, but each includes the
-	// changes of every call that returned before AccountSizes was called. A store counts rows on
-	// every call: a million keys take about a tenth of a second, and no other call is blocked
-	// meanwhile.
+	// AccountSizes returns the sizes of the accounts, in the given order. All counts of an account
+	// without data are 0. The counts of one account may be read at different moments, but each
+	// includes the changes of every call that returned before AccountSizes was called. A store
+	// counts rows on every call: a million keys take about a tenth of a second, and no other call
+	// has to wait in the meantime.
 	AccountSizes(ctx context.Context, accounts []string) ([]AccountSize, error)
 }
 

@@ -16,9 +16,8 @@
 // The contract consists of the method comments of the interfaces embedded in [Store], such as
 // [driver.KeyStore], [driver.WebhookStore], [driver.AlertStore], [audit.Store] and
 // [transfer.Store], and of the rules below, which hold for every method. A store makes no
-// decisions: the services generate IDs and hashes, validate input and apply policies. The service
-// schedules the deliveries that one process makes. Package memory is the shortest example of a
-// store.
+// decisions: the services generate IDs and hashes, validate input and apply policies. Within a
+// process, the service schedules the deliveries. Package memory is the shortest example of a store.
 //
 // Every method is one atomic step, so a backend needs no transaction type: a mutex, a single writer
 // or row locks are enough. Methods are safe for concurrent use and linearizable.
@@ -47,7 +46,7 @@
 //
 // If the context ends while a call waits for other calls, the call returns at once. If the context
 // ends during the commit, the call ignores this, waits for the outcome and returns it. If a disk
-// hangs, only Close and the calls of the batch that is being committed hang. A store behind a
+// hangs, only Close and the calls in the batch that is being committed hang. A store behind a
 // network waits for some seconds and then returns an error that is not the context's.
 //
 // Close waits for commits in progress. A call made before Close either completes or returns

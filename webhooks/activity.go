@@ -20,9 +20,9 @@ type activity struct {
 	claimed  stamp                        // last successful claim
 	attempt  stamp                        // start of the last attempt
 	settling stamp                        // start of the running settlement
-	claim    atomic.Pointer[storeFailure] // last claim's failure; nil if it succeeded
-	deliver  atomic.Pointer[storeFailure] // why the store reports no pending deliveries; nil if it does
-	write    atomic.Pointer[storeFailure] // why the last write failed
+	claim    atomic.Pointer[storeFailure] // error of the last claim; nil if it succeeded
+	deliver  atomic.Pointer[storeFailure] // why the store reports no pending deliveries; nil if it reports them
+	write    atomic.Pointer[storeFailure] // error of the last write; nil if it succeeded
 	last     atomic.Pointer[storeFailure] // last failure of any step
 }
 

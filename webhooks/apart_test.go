@@ -26,8 +26,8 @@ const receiversApart = "WEBHOOKS_TEST_RECEIVERS"
 // do.
 type sinks struct {
 	Number    int
-	Authority []byte // signs a certificate for each host; nil means without TLS
-	Key       []byte // the authority's
+	Authority []byte // certificate authority that signs a certificate for each host; nil means no TLS
+	Key       []byte // the authority's private key
 }
 
 // overTLS returns the sinks with TLS.
@@ -36,7 +36,7 @@ func (s sinks) overTLS() sinks {
 	return s
 }
 
-// start starts the process and returns the URLs of its receivers.
+// start starts the receivers in a separate process and returns their URLs.
 func (s sinks) start(tb testing.TB) (urls []string) {
 	tb.Helper()
 	child := exec.Command(os.Args[0])
@@ -56,7 +56,7 @@ func (s sinks) start(tb testing.TB) (urls []string) {
 	return urls
 }
 
-// serveApart runs the receivers. It ends when its standard input is closed.
+// serveApart runs the receivers until its standard input is closed.
 func serveApart() {
 	var s sinks
 	input := json.NewDecoder(os.Stdin)
@@ -99,8 +99,8 @@ func (a *authority) issueOnce() func(*tls.ClientHelloInfo) (*tls.Certificate, er
 	}
 }
 
-// hostURLs returns URLs of the given number of hosts, each with a different name, at these
-// receivers.
+// hostURLs returns a URL for each of the given number of host names, spread over the receivers at
+// urls.
 func hostURLs(urls []string, hosts int) []string {
 	all := make([]string, hosts)
 	for i := range all {

@@ -38,7 +38,7 @@ type result struct {
 	gone       bool           // 410: the receiver wants no more events
 	retryAfter time.Duration  // from the receiver's Retry-After
 	canceled   bool           // this process canceled the attempt
-	fault      outbound.Fault // if there was no response
+	fault      outbound.Fault // the side that failed, if there was no response
 }
 
 // fail records why the attempt failed.
@@ -48,7 +48,7 @@ func (r *result) fail(class ErrorClass, text string) { r.attempt.Class, r.attemp
 // reads Retry-After. It takes at most the timeout, or two seconds more if this host may be the
 // cause of a failure. It never panics. cancel ends it early.
 func (s *sender) attempt(cancel *outbound.Canceler, task *task) (res result) {
-	begun := time.Now() // real time: the host may have set another clock
+	begun := time.Now() // real time: Config.Now may be another clock
 	res.attempt.Number = task.Attempt
 	defer func() {
 		if p := recover(); p != nil {
@@ -126,7 +126,7 @@ func standingOf(w *Webhook) outbound.Standing {
 // of the body: see [Config.SignatureHeader].
 func (s *WebhookService) SignatureHeader() string { return s.dispatcher.sender.header }
 
-// RequestHeader returns the header of the request that this service sends in the attempt for the
+// RequestHeader returns the request header that this service sends in the given attempt for the
 // event, with "[redacted]" in place of the signatures, and without Host, Content-Length and the
 // Traceparent of [Outbound.SendTraceparent]. It is nil if the error class shows that no request
 // was sent. After a timeout it is not nil, although no request may have been sent.

@@ -17,8 +17,8 @@ type entryMaker struct {
 	notify bool
 }
 
-// of returns the audit entry for an action on a webhook in its current state. The call sets the
-// ID, so call it within the store's transaction if the order matters.
+// of returns the audit entry for an action on a webhook in its current state. The ID depends on
+// the time of the call, so call it within the store's transaction if the order of entries matters.
 func (m *entryMaker) of(ctx context.Context, action audit.Action, w *Webhook) audit.Entry {
 	n := audit.Of(ctx, w.Account, action, audit.Target{Kind: audit.TargetWebhook, ID: w.ID, Name: origin(w.URL)})
 	n.At = m.now().UTC().Truncate(time.Millisecond)
@@ -36,8 +36,8 @@ func (m *entryMaker) byService(w *Webhook, action audit.Action) audit.Entry {
 
 var serviceActs = audit.WithActor(context.Background(), audit.Actor{Kind: audit.ActorService})
 
-// change returns the audit entry for a change of a webhook that a caller requested, or the zero
-// Entry if nothing changed.
+// change returns the audit entry for a requested change of a webhook, or the zero Entry if nothing
+// changed.
 func (m *entryMaker) change(ctx context.Context, before, after *Webhook) audit.Entry {
 	if !before.Secret.Equal(after.Secret) {
 		n := m.of(ctx, audit.WebhookRotated, before)
@@ -59,9 +59,10 @@ func (m *entryMaker) change(ctx context.Context, before, after *Webhook) audit.E
 	return n
 }
 
-// settlement adds the audit entries of a settlement. If its delivery ends a run of failures, the
-// task already shows that run: an attempt is shorter than the time from the start of a run to its
-// warning.
+// settlement adds the audit entries that the settlement may need. A recovery is reported only
+// after a warning. A run of failures with a warning began before the attempt did, because attempts
+// are shorter than the time from the start of a run to its warning, so the task's webhook already
+// shows the run.
 func (m *entryMaker) settlement(s *settlement) {
 	switch w := s.Task.Webhook; {
 	case s.Deactivate != "" && s.Off == nil:
@@ -74,8 +75,8 @@ func (m *entryMaker) settlement(s *settlement) {
 	}
 }
 
-// storeRecovered returns the audit entry for a store that is writable again, after it was not
-// writable since the given time.
+// storeRecovered returns the audit entry for a store that is writable again after failing since
+// the given time.
 func (m *entryMaker) storeRecovered(since time.Time) audit.Entry {
 	n := audit.Of(serviceActs, "", audit.StoreRecovered, audit.Target{Kind: audit.TargetStore})
 	n.At = m.now().UTC().Truncate(time.Millisecond)
@@ -91,11 +92,11 @@ type entryAdder interface {
 }
 
 // tellRecovered stores an audit entry about the store's failure as soon as the store is writable.
-// Without other activity, this write is how the service notices the recovery. While claims or
-// settlements fail, the store has not recovered.
+// Without other activity, this write is how the service notices the recovery. It does nothing
+// while claims or settlements fail.
 func (m *maintainer) tellRecovered(ctx context.Context) (more bool, err error) {
 	since, failure := m.halt.failed.Load(), m.halt.activity.write.Load()
-	if since == nil && failure != nil { // it failed again while its recovery was recorded
+	if since == nil && failure != nil { // the store failed again while its recovery was recorded
 		since = &failure.at
 	}
 	store, ok := m.store.(entryAdder)

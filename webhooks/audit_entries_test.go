@@ -51,8 +51,8 @@ func actions(list []audit.Entry) string {
 	return strings.Join(names, " ")
 }
 
-// A failing webhook causes one audit entry for each event in its life, with its dates and the
-// service as the actor. Its recovery causes one, too, if its failing was reported.
+// Each stage of a webhook's failure adds one audit entry, with the time of that stage and the
+// service as the actor. A recovery adds one too, if the failure was reported.
 func TestAuditEntries_WebhookFails_OnePerStage(t *testing.T) {
 	var fails atomic.Bool
 	fails.Store(true)
@@ -68,7 +68,7 @@ func TestAuditEntries_WebhookFails_OnePerStage(t *testing.T) {
 		begun := time.Now()
 		for hour := range 6 * 24 {
 			if hour == 3*24 {
-				fails.Store(false) // until the breaker of one has noticed
+				fails.Store(false) // for an hour, so that both webhooks recover
 				b.publish()
 				time.Sleep(time.Hour)
 				fails.Store(true)
@@ -102,7 +102,7 @@ func TestAuditEntries_WebhookFails_OnePerStage(t *testing.T) {
 	}, driver.WithNotify())
 }
 
-// A gone receiver causes one audit entry, even if several attempts get 410.
+// A receiver that is gone causes one audit entry, even if several attempts get 410.
 func TestAuditEntries_Gone_OneEntry(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusGone), func(b *bubble) {
 		b.subscribe("a")
@@ -116,7 +116,7 @@ func TestAuditEntries_Gone_OneEntry(t *testing.T) {
 	}, driver.WithNotify())
 }
 
-// A failure of the store causes one audit entry once the store can be written again.
+// After a failure of the store, one audit entry is added once the store is writable again.
 func TestAuditEntries_StoreRecovers_OneEntry(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")

@@ -21,7 +21,7 @@ func BenchmarkPublish(b *testing.B) {
 
 const benchWorkers = 64
 
-// inGoroutines calls do for each number below n.
+// inGoroutines calls do for each number below n, in the given number of goroutines.
 func inGoroutines(goroutines, n int, do func(i int)) {
 	var wg sync.WaitGroup
 	for g := range goroutines {

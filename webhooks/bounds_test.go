@@ -14,7 +14,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// floods are responses without an end, which would fill any memory without a limit.
+// floods are endless responses, which would exhaust the memory if there were no limit.
 var floods = map[string]func(net.Conn){
 	"header line":  func(c net.Conn) { say("HTTP/1.1 200 OK\r\nX-A: ")(c); pour(c, strings.Repeat("x", 1<<14)) },
 	"header":       func(c net.Conn) { say("HTTP/1.1 200 OK\r\n")(c); pour(c, strings.Repeat("X-A: x\r\n", 1<<11)) },
@@ -48,7 +48,7 @@ var floods = map[string]func(net.Conn){
 
 var floodSecret = signing.NewSecret()
 
-// bomb returns 16 MiB in 16 KiB.
+// bomb returns 16 MiB of data, compressed to 16 KiB.
 var bomb = sync.OnceValue(func() string {
 	var packed strings.Builder
 	w := gzip.NewWriter(&packed)
@@ -57,7 +57,7 @@ var bomb = sync.OnceValue(func() string {
 	return packed.String()
 })
 
-// flooded returns a function that makes an attempt at a receiver with this response.
+// flooded returns a function that makes an attempt at a receiver that responds with respond.
 func flooded(tb testing.TB, respond func(net.Conn)) func(context.Context) webhooks.Attempt {
 	receiver := newRawReceiver(tb, respond)
 	service := newService(tb, memory.New(), webhooks.Config{Outbound: webhooks.Outbound{AllowNetworks: loopback, RootCAs: trusted().pool(), Timeout: unhurried}})
@@ -68,8 +68,8 @@ func flooded(tb testing.TB, respond func(net.Conn)) func(context.Context) webhoo
 	return func(ctx context.Context) webhooks.Attempt { return service.Attempt(ctx, &task) }
 }
 
-// For any amount of received data, an attempt allocates no more than a TLS connection and a
-// bounded response do, including the receiver's side.
+// However much data is received, an attempt allocates no more memory than a TLS connection and a
+// bounded response need. The figures include the receiver's side.
 func TestAttempt_AnyResponse_AllocatesLittle(t *testing.T) {
 	const most, attempts = 4 << 20, 8
 	for name, respond := range floods {
@@ -104,7 +104,7 @@ func BenchmarkFlood(b *testing.B) {
 	}
 }
 
-// delays are responses that never end after told is called.
+// delays are responses that call told and then never end.
 var delays = map[string]func(conn net.Conn, told func()){
 	"no response": func(c net.Conn, told func()) { told(); hang(c) },
 	"half a header": func(c net.Conn, told func()) {
@@ -119,8 +119,8 @@ var delays = map[string]func(conn net.Conn, told func()){
 	},
 }
 
-// inFlight returns the memory of an attempt in flight, as the mean of many concurrent attempts,
-// including the receiver's side.
+// inFlight returns the memory that one attempt in flight takes, including the receiver's side. It
+// is the mean of many concurrent attempts.
 func inFlight(tb testing.TB, respond func(net.Conn, func())) uint64 {
 	const attempts = 100
 	var reached sync.WaitGroup

@@ -18,21 +18,21 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A bubble is a service and its receivers with a fake clock, which jumps to the next event: whole
-// schedules pass in no time, to the millisecond.
+// A bubble is a service and its receivers with a fake clock that jumps to the next event. Whole
+// retry schedules pass in no time and are exact to the millisecond.
 type bubble struct {
 	*testing.T
 	store   *flaky
 	service *webhooks.WebhookService
 	logs    *testlog.Book
 	hits    hits
-	dial    dialer // to the receivers
+	dial    dialer // connects to the receivers
 }
 
 type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// inBubble runs test. The handler answers for every name of example.com, and may sleep. There is
-// no TLS, which would take most of the time.
+// inBubble runs test. The handler answers for every host name under example.com, and may sleep.
+// There is no TLS, which would take most of the time.
 func inBubble(t *testing.T, config webhooks.Config, handler http.HandlerFunc, test func(*bubble), options ...driver.Option) {
 	t.Helper()
 	testbubble.Run(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func (b *bubble) newService(store driver.WebhookStore, config webhooks.Config, o
 	return service
 }
 
-// reports returns an AlertService on the bubble's service.
+// reports returns an AlertService that publishes through the bubble's service.
 func (b *bubble) reports() *alerts.AlertService {
 	b.Helper()
 	reports, err := alerts.New(b.store, b.service, alerts.Config{})
@@ -61,7 +61,7 @@ func (b *bubble) reports() *alerts.AlertService {
 	return reports
 }
 
-// serve starts a server for all names and returns how to reach it.
+// serve starts a server for all host names and returns a dialer that reaches it.
 func (b *bubble) serve(handler http.HandlerFunc) dialer {
 	listener := pipenet.Listen()
 	server := &http.Server{
@@ -97,8 +97,8 @@ func (b *bubble) delivery(event string) webhooks.Delivery {
 	return delivery(b, b.service, event)
 }
 
-// wantState fails the test unless the event has one delivery, which is in the state after the
-// given number of attempts, numbered from 1.
+// wantState fails the test unless the event has exactly one delivery, in the given state and with
+// the given number of attempts, numbered from 1.
 func (b *bubble) wantState(event string, state webhooks.DeliveryState, attempts int) {
 	b.Helper()
 	got := b.delivery(event)
@@ -130,7 +130,7 @@ func (h *hits) add(one hit) {
 	h.list = append(h.list, one)
 }
 
-// of returns the requests to a name, or all requests if name is empty.
+// of returns the requests to a host name, or all requests if the name is empty.
 func (h *hits) of(name string) (list []hit) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -23,7 +23,7 @@ var (
 	longAgo = time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC) // a bubble's clock begins in 2000
 	farOff  = time.Date(2090, 1, 1, 0, 0, 0, 0, time.UTC)
 
-	// trusted is the authority of the tests' receivers.
+	// trusted is the authority that signs the certificates of test receivers.
 	trusted = sync.OnceValue(newAuthority)
 
 	// goodCertificate is a certificate that the tests' clients accept.
@@ -64,7 +64,7 @@ func (a *authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) []by
 	return must(x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key))
 }
 
-// pool returns the authority in the form that a client needs.
+// pool returns a certificate pool that holds only the authority.
 func (a *authority) pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.certificate)

@@ -75,7 +75,7 @@ func TestDelete_DuringAnyOperation_IsFinal(t *testing.T) {
 			if err := b.service.Delete(b.Context(), account, webhook.ID, webhooks.DeleteParams{}); err != nil {
 				t.Fatal(err)
 			}
-			synctest.Wait() // for requests that were sent before
+			synctest.Wait() // waits for requests that were sent earlier
 			before := len(b.hits.of("a"))
 			wg.Wait()
 			time.Sleep(time.Minute)
@@ -119,8 +119,8 @@ func TestGone_ConcurrentUpdates_AllTakeEffect(t *testing.T) {
 	})
 }
 
-// An attempt counts if its webhook is disabled and enabled again meanwhile: a 410 disables the
-// webhook.
+// If a webhook is disabled and enabled again during an attempt, the attempt still counts: a 410
+// disables the webhook.
 func TestGone_ReenabledDuringAttempt_Disables(t *testing.T) {
 	var gone atomic.Bool
 	gone.Store(true)

@@ -21,12 +21,12 @@ const (
 type claims struct {
 	backoff time.Duration // after failed claims
 	rested  time.Time     // no store call before this time
-	pause   time.Duration // between trials, while recording fails
+	pause   time.Duration // between trials, while results cannot be recorded
 	trial   time.Time     // the next trial
 }
 
-// limit returns how many deliveries may be claimed now, or 0 and the latest time at which this
-// changes. While results cannot be recorded it is 0, except for an occasional trial of one
+// limit returns how many deliveries may be claimed now. If that is 0, next is when this changes at
+// the latest. While results cannot be recorded, limit allows only an occasional trial of one
 // delivery: if its result is recorded, the store rejects only some results.
 func (c *claims) limit(now time.Time, free int, failing bool) (limit int, next time.Time) {
 	switch {
@@ -56,8 +56,8 @@ func (c *claims) tried(now time.Time, attempts int) {
 	c.trial = now.Add(c.pause)
 }
 
-// claim begins attempts, which hold slots and must be run. It also returns when the next claim is
-// due, unless an event wakes the loop earlier.
+// claim begins attempts and returns them. They hold slots, so the caller must run them. next is
+// when to claim again, unless an event wakes the loop earlier.
 func (d *dispatcher) claim(ctx context.Context, c *claims) (claimed []*inflight, next time.Time) {
 	now, failing := time.Now(), d.failing.Load()
 	d.scheduler.Tick()
@@ -95,7 +95,7 @@ func (d *dispatcher) claim(ctx context.Context, c *claims) (claimed []*inflight,
 	switch {
 	case failing:
 		next = c.trial
-	case len(d.claimed) < picked: // another delivery may use the turn that was not used
+	case len(d.claimed) < picked: // another delivery may take the unused turn
 		next = now.Add(max(c.backoff, minPause))
 	case more:
 		next = now
@@ -105,7 +105,8 @@ func (d *dispatcher) claim(ctx context.Context, c *claims) (claimed []*inflight,
 	return d.claimed, d.scheduler.NextWake(next, c.backoff == 0 && !failing)
 }
 
-// load reads the picked deliveries, and gives back the deliveries that must not be attempted.
+// load reads the picked deliveries. It leaves the attempts to make in d.claimed, and returns the
+// other deliveries to the scheduler.
 func (d *dispatcher) load(ctx context.Context, limit int) error {
 	timed, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 )
 
 // BenchmarkAttempt measures an attempt over loopback TLS with the receiver on the same machine,
-// compared with a plain loop that signs and posts the same body.
+// and compares it with a plain loop that signs and posts the same body.
 func BenchmarkAttempt(b *testing.B) {
 	event := mustSeal(b, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance})
 	for name, answer := range map[string]http.HandlerFunc{
@@ -56,9 +56,9 @@ func BenchmarkAttempt(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleConns measures the memory of an idle connection to a host with a separate
-// certificate: the total, and the rest with its TLS session after the connection is closed. It
-// compares this with a connection of net/http, without the session.
+// BenchmarkIdleConns measures the memory that an idle connection takes if each host has a separate
+// certificate, and how much of it the TLS session still takes after the connection is closed. For
+// comparison, it measures a connection of net/http without a session.
 func BenchmarkIdleConns(b *testing.B) {
 	hosts := 2000
 	if testing.Short() {
@@ -67,7 +67,7 @@ func BenchmarkIdleConns(b *testing.B) {
 	urls := hostURLs(sinks{Number: 2}.overTLS().start(b), hosts)
 	heap := func() float64 {
 		runtime.GC()
-		runtime.GC() // what is in a sync.Pool takes two
+		runtime.GC() // a sync.Pool is emptied only by the second collection
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return float64(m.HeapAlloc + m.StackInuse)
@@ -101,8 +101,8 @@ func BenchmarkIdleConns(b *testing.B) {
 	b.ReportMetric(floor/float64(b.N), "B/conn-floor")
 }
 
-// inParallel runs work b.N times, with as many workers as the other benchmarks have, after each
-// worker has made a connection.
+// inParallel runs work b.N times with benchWorkers workers, like the other benchmarks. Before the
+// measurement, it runs work often enough for all workers to open connections.
 func inParallel(b *testing.B, work func() bool) {
 	run := func(times int) {
 		left := make(chan struct{}, times)

@@ -18,7 +18,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A receiver gets a POST of the stored bytes, signed with its secret.
+// A receiver gets a POST of the stored bytes, signed with the webhook's secret.
 func TestRequestIsSigned(t *testing.T) {
 	for _, header := range []string{"", "x-hub-signature"} {
 		t.Run(header, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestStatusDecidesResult(t *testing.T) {
 	for code := 200; code < 600; code++ {
 		switch {
 		case code > 204 && code < 299, code > 308 && code < 399, code > 411 && code < 428, code > 429 && code < 499, code > 504 && code < 599:
-			continue // cases that are the same here
+			continue // statuses that are treated like their neighbors
 		}
 		t.Run(strconv.Itoa(code), func(t *testing.T) {
 			got := attempt(t, newReceiver(t, status(code)).url("hooks.example.com"), nil)
@@ -98,7 +98,7 @@ func TestStatusDecidesResult(t *testing.T) {
 	}
 }
 
-// A redirect would send the event and the request's headers to a server that was not checked.
+// Following a redirect would send the event and the request's headers to an unchecked server.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	canary := newReceiver(t, status(http.StatusOK))
@@ -141,7 +141,7 @@ func TestRetryAfter_OnlyLengthensWait(t *testing.T) {
 			})
 			got := attempt(t, receiver.url("hooks.example.com"), nil)
 			least, most := want-10*time.Second, want
-			if want == 0 { // the schedule's hour
+			if want == 0 { // the scheduled hour, ±20 %
 				least, most = 48*time.Minute, 72*time.Minute
 			}
 			if got.Effect != driver.Retry || got.RetryAfter < least || got.RetryAfter > most {
@@ -160,7 +160,7 @@ func TestGone_DisablesWebhook(t *testing.T) {
 	stop := start(t, service)
 	event := publish(t, service)
 	store.next(t)
-	stop() // results are logged by then
+	stop() // by then, results are logged
 	if got, err := service.Get(t.Context(), account, webhook.ID); err != nil || got.Active {
 		t.Errorf("it is %+v, %v", got, err)
 	}
@@ -175,7 +175,7 @@ func TestGone_DisablesWebhook(t *testing.T) {
 	}
 }
 
-// Connections are reused, also after a response with a small body.
+// Connections are reused, even after a response with a small body.
 func TestConnectionsAreReused(t *testing.T) {
 	t.Parallel()
 	needsKeptConnections(t)
@@ -231,7 +231,7 @@ func TestURLsArriveUnchanged(t *testing.T) {
 	}
 }
 
-// A failure on this side is one failed attempt; later attempts are not affected.
+// A failure on this side counts as one failed attempt and does not affect later attempts.
 func TestAttempt_LocalFailure_AffectsNoOther(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))

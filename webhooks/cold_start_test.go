@@ -22,7 +22,7 @@ func TestColdStartSendsOnce(t *testing.T) {
 	for _, test := range []struct {
 		takes  time.Duration
 		proven bool
-		twice  int // deliveries at most
+		twice  int // maximum number of deliveries sent twice
 	}{
 		{300 * time.Millisecond, true, 0},
 		{800 * time.Millisecond, true, 0},

@@ -12,7 +12,7 @@ import (
 )
 
 // A Condition decides whether a webhook may change from before to after. before is the zero
-// Webhook for a creation, after is the zero Webhook for a deletion. If it returns an error,
+// Webhook for a creation; after is the zero Webhook for a deletion. If it returns an error,
 // nothing changes, and the caller gets that error, wrapped. A nil Condition allows every change.
 // Use it for authorization and for compare-and-swap.
 //
@@ -31,7 +31,7 @@ func (c Condition) ask(before, after Webhook) error {
 // errChanged reports that the webhook has changed since the condition was evaluated.
 var errChanged = errors.New("the webhook was changed concurrently")
 
-// change changes a webhook by apply if the condition allows it.
+// change applies a change to a webhook if the condition allows it.
 func (s *WebhookService) change(ctx context.Context, account, webhookID string, condition Condition, apply func(*Webhook)) (Webhook, error) {
 	now := s.now()
 	var stored audit.Entry
@@ -64,10 +64,10 @@ func (s *WebhookService) change(ctx context.Context, account, webhookID string, 
 	}
 }
 
-// ask evaluates the condition for a change of a webhook by apply, and returns its error. It does
-// so before the store's transaction, where the condition would block other calls. The transaction
-// must call check, unless it is nil: check returns errChanged if the webhook is no longer in the
-// state that the condition saw.
+// ask evaluates the condition for the change that apply makes, and returns the condition's error.
+// Call it before the store's transaction, inside which the condition would block other calls. The
+// transaction must call check if it is not nil; check returns errChanged if the webhook is no
+// longer in the state that the condition saw.
 func (s *WebhookService) ask(ctx context.Context, account, webhookID string, condition Condition, apply func(*Webhook)) (check func(Webhook) error, err error) {
 	if !input.ID(webhookID) {
 		return nil, apierr.ErrNotFound

@@ -77,7 +77,7 @@ func TestCondition_WebhookChangesMeanwhile_IsCalledAgain(t *testing.T) {
 		name      string
 		meanwhile func(t *testing.T, id, event string) error
 		again     bool
-		want      func(before *webhooks.Webhook) // the state before that it is called with then
+		want      func(before *webhooks.Webhook) // turns the webhook into the before argument of the second call
 	}{
 		{"another update", func(t *testing.T, id, _ string) error {
 			_, err := service.Update(t.Context(), account, id, webhooks.UpdateParams{Events: alerts.EventTypes()})
@@ -158,7 +158,7 @@ func TestUpdate_DeletedMeanwhile_StaysDeleted(t *testing.T) {
 	}
 }
 
-// For a creation, the condition is called before the webhook is stored. For a repeated creation
+// For a creation, the condition is called before the webhook is stored. For a repeated creation,
 // it is called with the existing webhook.
 func TestCondition_Create_SeesWebhook(t *testing.T) {
 	service := newClocked(t)

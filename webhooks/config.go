@@ -17,22 +17,22 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
-// Config configures a [WebhookService]. The zero Config works. A host sets Events, and Outbound for
-// receivers in its own network; the other fields are for tuning.
+// Config configures a [WebhookService]. The zero Config works. A host sets Events, and Outbound if
+// receivers are in its own network; the other fields are for tuning.
 type Config struct {
 	// SignatureHeader is the request header that carries the signature of the body, see
 	// docs/spec.md, section 6. Default: X-Service-Signature.
 	SignatureHeader string
 
-	// Events declares the event types to publish and subscribe to, at most [MaxEventTypes]. Webhooks
-	// stay subscribed to a type after its declaration is removed: their pending deliveries are still
-	// made, and only callers with all scopes can change such a webhook. Default: none;
-	// storageapi.NewHandler adds the types of package alerts.
+	// Events declares the event types that can be published and subscribed to, at most
+	// [MaxEventTypes]. Webhooks stay subscribed to a type after its declaration is removed: their
+	// pending deliveries are still made, and only callers with all scopes can change such a webhook.
+	// Default: none; storageapi.NewHandler adds the types of package alerts.
 	Events []EventDeclaration
 
-	// MaxPerAccount is the maximum number of webhooks per account; negative: unlimited. Default:
-	// 100. An API key that expires or lacks a scope can create webhooks only while the account has
-	// fewer than half of it.
+	// MaxPerAccount is the maximum number of webhooks per account; negative: unlimited. Default: 100.
+	// An API key that has an expiry date or lacks a scope can create webhooks only while the account
+	// is below half of the limit.
 	MaxPerAccount int
 
 	// Retry sets the retry schedule and when a webhook is disabled.
@@ -79,9 +79,9 @@ type RetryPolicy struct {
 
 	// DisableAfter is how long a webhook may fail continuously before it is disabled, whether or not
 	// attempts are made in that time. Failures of a single event do not disable it. The host gets an
-	// audit entry at half the time, and at least 12 hours (or half of DisableAfter, if that is less)
-	// before the webhook is disabled. It gets another entry when the webhook is disabled. Negative:
-	// never. Default: 5 days.
+	// audit entry after half of this time, and at least 12 hours (or half of DisableAfter, if that is
+	// less) before the webhook is disabled. It gets another entry when the webhook is disabled.
+	// Negative: never. Default: 5 days.
 	DisableAfter time.Duration
 }
 
@@ -102,9 +102,9 @@ type Concurrency struct {
 // Outbound sets how to connect to receivers, and which addresses are allowed. See
 // [Config.Outbound].
 type Outbound struct {
-	// AllowNetworks are networks to allow although IANA's special-purpose registries list them, such
-	// as loopback and private networks. By default all listed networks are refused. It is for tests
-	// and for self-hosted services. Default: none.
+	// AllowNetworks are networks to allow even though IANA's special-purpose registries list them,
+	// such as loopback and private networks. By default all listed networks are refused. Use it for
+	// tests and self-hosted services. Default: none.
 	AllowNetworks []netip.Prefix
 
 	// AllowHosts are host names that may resolve to any address, for receivers in the host's own
@@ -112,26 +112,27 @@ type Outbound struct {
 	// For IP addresses use AllowNetworks. Default: none.
 	AllowHosts []string
 
-	// RootCAs are the certificate authorities that receivers' certificates must chain up to.
-	// Default: the system's.
+	// RootCAs are the certificate authorities that receivers' certificates must chain up to. Default:
+	// the system's authorities.
 	RootCAs *x509.CertPool
 
 	// Timeout limits one whole attempt: name lookup, connection, TLS, request and response header.
 	// Default: 15 s.
 	Timeout time.Duration
 
-	// DrainTimeout is how long Run waits for running attempts when it ends. It then cancels them
-	// and returns their deliveries to the store. Negative: no wait. Default: Timeout.
+	// DrainTimeout is how long Run waits for running attempts once its context is done. Run then
+	// cancels the remaining attempts and returns their deliveries to the store. Negative: no wait.
+	// Default: Timeout.
 	DrainTimeout time.Duration
 
 	// MaxIdleConns is the maximum number of idle connections to all receivers. Each is closed after
 	// 90 s. A delivery without an idle connection needs a TLS handshake, which takes more than ten
-	// times the processor time of the rest. If events go to twice as many hosts in turn as there are
-	// connections, more than half of all deliveries need a handshake.
+	// times as much processor time as the rest of the delivery. If events go in turn to twice as many
+	// hosts as there are idle connections, more than half of all deliveries need a handshake.
 	//
-	// Each connection takes a descriptor and, with its TLS session, 13 to 20 KB of memory, and the
-	// same again until the next garbage collection. TLS sessions, 5 KB each, are cached for twice as
-	// many hosts. Idle connections are also closed while all connections use more than three
+	// Each connection takes a descriptor and, with its TLS session, 13 to 20 KB of memory, and as
+	// much again until the next garbage collection. TLS sessions, 5 KB each, are cached for twice as
+	// many hosts. Idle connections are also closed while all connections together use more than three
 	// quarters of the process's descriptor limit (RLIMIT_NOFILE).
 	//
 	// Raise it, and the descriptor limit, if events go to more hosts; lower it if memory or
@@ -227,7 +228,7 @@ func (o *Outbound) check() error {
 	return nil
 }
 
-// setDefault gives an unset field its default.
+// setDefault sets an unset field to value.
 func setDefault[T comparable](field *T, value T) {
 	var unset T
 	if *field == unset {
@@ -235,7 +236,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// reserved reports whether delivery requests already use the header.
+// reserved reports whether the header has another meaning in requests.
 func reserved(header string) bool {
 	switch http.CanonicalHeaderKey(header) {
 	case "Host", "Content-Type", "Content-Length", "Transfer-Encoding", "Connection", "User-Agent", "Trailer", "Te", "Upgrade", headerTraceparent:

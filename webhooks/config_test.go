@@ -87,7 +87,7 @@ func TestConfig_Invalid_ReturnsError(t *testing.T) {
 	}
 }
 
-// The signature must not take the place of a header that the request needs.
+// The signature must not replace a header that the request needs.
 func TestConfig_ReservedSignatureHeader_ReturnsError(t *testing.T) {
 	for _, header := range []string{
 		"Host", "content-type", "Content-Length", "Transfer-Encoding", "CONNECTION", "User-Agent", "Trailer", "TE", "Upgrade",
@@ -99,7 +99,7 @@ func TestConfig_ReservedSignatureHeader_ReturnsError(t *testing.T) {
 	}
 }
 
-// The caller may change its slices after New without an effect on the service.
+// Changing the slices of a Config after New does not affect the service.
 func TestConfigIsCopied(t *testing.T) {
 	networks, hosts := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, []string{"localhost"}
 	service := newService(t, memory.New(), webhooks.Config{Outbound: webhooks.Outbound{AllowNetworks: networks, AllowHosts: hosts}})

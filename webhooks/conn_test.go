@@ -18,8 +18,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// newTalker starts a TLS receiver that calls respond for each request of a connection, counted
-// over all connections from 1, until respond returns false.
+// newTalker starts a TLS receiver that calls respond for each request on a connection, until
+// respond returns false. n counts the requests of all connections, from 1.
 func newTalker(t *testing.T, respond func(n int, conn net.Conn) (more bool)) *receiver {
 	t.Helper()
 	config := &tls.Config{Certificates: []tls.Certificate{goodCertificate()}}
@@ -35,14 +35,14 @@ func newTalker(t *testing.T, respond func(n int, conn net.Conn) (more bool)) *re
 	})
 }
 
-// payloads are small and large: a small request is sent in one write, a large one while waiting
-// for the response.
+// payloads holds a small and a large payload. A small request is sent in one write; a large
+// request is still being sent when the wait for the response begins.
 var payloads = map[string]webhooks.Data{
 	"short": lowBalance,
 	"long":  alerts.FilesExpiring{Files: []alerts.ExpiringFile{{ID: strings.Repeat("f", 100_000), ExpiresAt: time.Unix(1_800_000_000, 0)}}},
 }
 
-// attempts returns a function that makes an attempt at the receiver, always on the same
+// attempts returns a function that makes an attempt at the receiver. All attempts share
 // connections.
 func attempts(t *testing.T, receiver *receiver) func(webhooks.Data) webhooks.Attempt {
 	t.Helper()
@@ -59,7 +59,7 @@ func attempts(t *testing.T, receiver *receiver) func(webhooks.Data) webhooks.Att
 const noContent = "HTTP/1.1 204 No Content\r\n\r\n"
 
 // Extra bytes after a response must not count as the response to the next event, which would then
-// be taken for delivered.
+// wrongly count as delivered.
 func TestConn_StrayResponse_IsIgnored(t *testing.T) {
 	t.Parallel()
 	for name, stray := range map[string]func(net.Conn){
@@ -100,7 +100,7 @@ func TestConn_StrayResponse_IsIgnored(t *testing.T) {
 	}
 }
 
-// needsKeptConnections skips a test of reused connections on a system where none are kept.
+// needsKeptConnections skips the test on systems where connections are not kept for reuse.
 func needsKeptConnections(t *testing.T) {
 	t.Helper()
 	switch runtime.GOOS {
@@ -109,8 +109,8 @@ func needsKeptConnections(t *testing.T) {
 	}
 }
 
-// If a receiver closes an idle connection, even at the moment of its reuse, the attempt does not
-// fail. If a new connection breaks, it does.
+// If a receiver closes an idle connection, even at the moment of its reuse, the attempt succeeds.
+// If a new connection breaks, the attempt fails.
 func TestIdleConnection_Breaks_AttemptSucceeds(t *testing.T) {
 	t.Parallel()
 	needsKeptConnections(t)
@@ -140,7 +140,7 @@ func TestIdleConnection_Breaks_AttemptSucceeds(t *testing.T) {
 				if got := attempt(lowBalance); got.Error != "" {
 					t.Fatalf("%+v", got)
 				}
-				time.Sleep(20 * time.Millisecond) // time for events while idle; no result depends on it
+				time.Sleep(20 * time.Millisecond) // lets the idle connection change; no result depends on it
 				if got := attempt(next); got.Error != test.reason {
 					t.Errorf("the second attempt: %+v", got)
 				}
@@ -152,7 +152,7 @@ func TestIdleConnection_Breaks_AttemptSucceeds(t *testing.T) {
 	}
 }
 
-// If an idle connection is unusable, another idle one is used rather than a new one.
+// If an idle connection is unusable, another idle connection is used rather than a new connection.
 func TestIdleConnection_Unusable_UsesAnother(t *testing.T) {
 	t.Parallel()
 	needsKeptConnections(t)
@@ -178,7 +178,7 @@ func TestIdleConnection_Unusable_UsesAnother(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	close(other)
-	group.Wait() // the connection to be taken first has more bytes
+	group.Wait() // the connection that is reused first has unread bytes
 	if got := attempt(lowBalance); got.Error != "" {
 		t.Errorf("%+v", got)
 	}
@@ -268,7 +268,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 func TestMaxIdleConns(t *testing.T) {
 	t.Parallel()
 	needsKeptConnections(t)
-	for keep, want := range map[int][2]int64{0: {3, 3}, 1: {5, 8}, 3: {3, 3}, -1: {9, 9}} { // at least, at most
+	for keep, want := range map[int][2]int64{0: {3, 3}, 1: {5, 8}, 3: {3, 3}, -1: {9, 9}} { // minimum and maximum number of connections
 		receiver := newReceiver(t, status(http.StatusNoContent))
 		service := newService(t, memory.New(), webhooks.Config{
 			Outbound: webhooks.Outbound{AllowNetworks: loopback, RootCAs: trusted().pool(), Timeout: unhurried, MaxIdleConns: keep},

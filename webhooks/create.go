@@ -20,8 +20,8 @@ import (
 
 // CreateParams describes the webhook to create.
 type CreateParams struct {
-	// URL receives the events: https, with a host, at most 2,048 ASCII characters, without user
-	// information and fragment, and not in a special-purpose network.
+	// URL is where the events are sent: an https URL with a host, of at most 2,048 ASCII characters,
+	// without user information or fragment, and not in a special-purpose network.
 	URL string
 
 	// Events are the types to subscribe to, at least one; duplicates are removed.
@@ -31,8 +31,8 @@ type CreateParams struct {
 	Threshold uint64
 
 	// Secret is an existing signing secret, for a webhook that moves here from another system; parse
-	// it with [signing.ParseSecret]. When an IdempotencyKey is used again, Secret is not compared
-	// with the first call's. Zero means a new secret.
+	// it with [signing.ParseSecret]. If an IdempotencyKey is used again, Create does not compare
+	// Secret with the first call's secret. Zero means a new secret.
 	Secret signing.Secret
 
 	// IdempotencyKey makes it safe to repeat Create for 24 hours: 1 to 128 visible ASCII characters
@@ -49,8 +49,8 @@ type CreateParams struct {
 	If Condition
 }
 
-// Create makes an active webhook for the account, with a new signing secret or params.Secret, and
-// returns it. An account is any string of 1 to 128 bytes of UTF-8 without control characters.
+// Create creates an active webhook for the account, with a new signing secret or params.Secret,
+// and returns it. An account is any string of 1 to 128 bytes of UTF-8 without control characters.
 // params.If decides whether the caller may create the webhook.
 //
 // Create returns [apierr.ErrLimit], in a [*apierr.LimitError], if the account has
@@ -59,10 +59,10 @@ type CreateParams struct {
 // times [Config.MaxPerAccount] for API keys, five times if params.By is limited, and twenty times
 // for the host.
 //
-// If the account has used params.IdempotencyKey before, no webhook is created. For the same
-// params Create returns the existing webhook in its current state, with the zero Secret, or
+// If the account has used params.IdempotencyKey before, no webhook is created. For the same params
+// Create returns the existing webhook in its current state, with the zero Secret, or
 // [apierr.ErrCreatedThenDeleted] if it was deleted. For other params it returns
-// [apierr.ErrIdempotencyMismatch]. Of several concurrent calls, one creates the webhook.
+// [apierr.ErrIdempotencyMismatch]. Of several concurrent calls, only one creates the webhook.
 func (s *WebhookService) Create(ctx context.Context, account string, params CreateParams) (Webhook, error) {
 	if err := input.Account(account); err != nil {
 		return Webhook{}, err

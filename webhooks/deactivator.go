@@ -11,10 +11,10 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A deactivator disables webhooks that fail for too long, and warns the host before. It goes by
-// the clock, not by the number of attempts, which may be small. So that a clock that is set ahead
-// does not disable a webhook that has failed for only a day, a jump of the clock counts only
-// after a day.
+// A deactivator disables webhooks that fail for too long, and warns the host before. It decides by
+// elapsed time, not by the number of attempts, which may be small. A forward jump of the clock
+// counts only after a day. Otherwise a clock that is set ahead could disable a webhook that has
+// failed for only a day.
 type deactivator struct {
 	store    driver.WebhookStore
 	clock    clock.Clock
@@ -26,13 +26,13 @@ type deactivator struct {
 
 const (
 	deactivateStep = 64             // webhooks
-	maxAuditEntry  = 12 * time.Hour // minimum time from the warning to disabling
+	maxAuditEntry  = 12 * time.Hour // upper bound of entry
 )
 
 // entry returns the minimum time from the warning to disabling a webhook.
 func (d *deactivator) entry() time.Duration { return min(maxAuditEntry, d.config.Retry.DisableAfter/2) }
 
-// turnsOffAt returns when a failing webhook will be disabled, or zero.
+// turnsOffAt returns when a failing webhook will be disabled, or the zero time if it will not be.
 func (d *deactivator) turnsOffAt(webhook *Webhook) time.Time {
 	if !webhook.Claimable() || !webhook.FailedAgain || d.config.Retry.DisableAfter < 0 {
 		return time.Time{}
@@ -83,7 +83,7 @@ func (d *deactivator) doubt() time.Duration {
 var errOther = errors.New("the webhook has changed since it was read")
 
 // evaluate warns the host about a webhook, or disables the webhook, if it is time. It does neither
-// if the webhook has changed since it was read, for example by a successful attempt.
+// if the webhook has changed since it was read, for example because an attempt succeeded.
 func (d *deactivator) evaluate(ctx context.Context, read *Webhook, now, sure time.Time) error {
 	warns := read.WarnedAt.IsZero()
 	if !warns && (sure.Sub(read.FailingSince) <= d.config.Retry.DisableAfter || sure.Sub(read.WarnedAt) < d.entry()) {
@@ -122,7 +122,7 @@ func (d *deactivator) evaluate(ctx context.Context, read *Webhook, now, sure tim
 	return nil
 }
 
-// happened reports whether the change was stored although the store returned an error. It reads
+// happened reports whether the change was stored even though the store returned an error. It reads
 // the webhook's current state into changed.
 func (d *deactivator) happened(ctx context.Context, read *Webhook, warns bool, now time.Time, changed *Webhook) bool {
 	var err error

@@ -12,11 +12,11 @@ import (
 // DeleteParams holds the condition for deleting a webhook.
 type DeleteParams struct{ If Condition }
 
-// Delete removes the account's webhook with that ID and its pending deliveries, or returns
-// [apierr.ErrNotFound]. It cancels this process's running attempts for the webhook, including
-// test events, and waits for them: once Delete has returned nil, this process sends no more
-// requests to the webhook. If ctx ends during the wait, the webhook is deleted and Delete returns
-// the context's error.
+// Delete removes the account's webhook with the given ID and its pending deliveries, or returns
+// [apierr.ErrNotFound]. It cancels this process's running attempts for the webhook, including test
+// events, and waits for them: once Delete has returned nil, this process sends no more requests to
+// the webhook. If ctx ends during the wait, the webhook is still deleted, and Delete returns the
+// context's error.
 func (s *WebhookService) Delete(ctx context.Context, account, webhookID string, params DeleteParams) error {
 	var entry audit.Entry
 	err := errChanged
@@ -61,9 +61,9 @@ func (s *WebhookService) evict(ctx context.Context, account, webhookID string) e
 }
 
 // EndDeliveries cancels this process's running attempts for webhooks of the account, including
-// test events, and waits until they have ended, or returns the error of ctx. Their deliveries
-// stay pending, unless the account has been erased. It is for hosts that erase an account through
-// its store; [storageapi.Handler.Erase] calls it.
+// test events, and waits until they have ended. If ctx ends first, it returns the error of ctx.
+// The deliveries stay pending, unless the account has been erased. It is for hosts that erase an
+// account through its store; [storageapi.Handler.Erase] calls it.
 func (s *WebhookService) EndDeliveries(ctx context.Context, account string) error {
 	return errors.Join(s.tests.EvictAccount(ctx, account), s.dispatcher.evict(ctx, "", account))
 }

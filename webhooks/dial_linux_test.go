@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// The receiver accepts no more connections, so further ones wait.
+// The receiver accepts no more connections, so further connections wait.
 func TestTimeout_BoundsConnecting(t *testing.T) {
 	t.Parallel()
 	const timeout = 200 * time.Millisecond

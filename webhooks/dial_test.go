@@ -25,7 +25,7 @@ const (
 	tlsInvalid = "TLS: the certificate is not valid"
 )
 
-// classes maps reasons to their classes, for reasons with a separate class.
+// classes maps reasons to error classes.
 var classes = map[string]webhooks.ErrorClass{
 	"": "", blocked: webhooks.ClassBlocked, nowhere: webhooks.ClassDNS, "looking up the host name failed": webhooks.ClassDNS,
 	slow: webhooks.ClassTimeout, broke: webhooks.ClassConnection, noHTTP: webhooks.ClassProtocol,
@@ -90,8 +90,8 @@ func TestReceiversAreAuthenticated(t *testing.T) {
 	}
 }
 
-// Receivers that only speak HTTP/2 show this in three ways. The account must learn this reason,
-// rather than a TLS failure or a broken connection.
+// A receiver that speaks only HTTP/2 can fail an attempt in three ways. In each case the attempt
+// must report the true reason, not a TLS failure or a broken connection.
 func TestReceiver_HTTP2Only_IsReported(t *testing.T) {
 	t.Parallel()
 	const reason = "the receiver speaks HTTP/2 only; HTTP/1.1 is needed"

@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
-// A dispatcher makes the attempts that the scheduler begins, and passes them to a settler, which
-// records them.
+// A dispatcher runs the attempts that the scheduler begins, and passes their results to a settler,
+// which records them.
 type dispatcher struct {
 	store     driver.WebhookStore
 	sender    *sender
@@ -26,16 +26,16 @@ type dispatcher struct {
 	jitter    jitter.Source // for the waits between attempts and between probes
 	waking    chan struct{} // signals that a delivery may have become due
 
-	// failing is set while results cannot be recorded. Then no attempt begins, since its result
-	// might be lost, except for an occasional trial, which shows whether the store fails or only
-	// rejects some results.
+	// failing is set while results cannot be recorded. Attempts then do not begin, because their
+	// results might be lost. The exception is an occasional trial, which shows whether the store
+	// fails or only rejects some results.
 	failing atomic.Bool
 
 	// The run loop owns these buffers.
 	claimed  []*inflight          // reused by claims
 	refs     []driver.DeliveryRef // reused by claims
 	finished []*inflight          // reused by freeSlots
-	free     []*inflight          // recorded, for reuse
+	free     []*inflight          // already recorded, for reuse
 }
 
 func newDispatcher(store driver.WebhookStore, sender *sender, config Config, notify bool) *dispatcher {
@@ -66,8 +66,8 @@ func (d *dispatcher) wake() {
 	}
 }
 
-// probe requests an attempt for the webhook, by any process, even if its receiver is down. It
-// only logs an error of the store, because probes continue anyway, within about a minute.
+// probe requests an attempt for the webhook, by any process, even if its receiver is down. It only
+// logs an error of the store, because the next regular probe follows within about a minute.
 func (d *dispatcher) probe(ctx context.Context, account, webhookID string) {
 	if err := d.store.Probe(ctx, account, webhookID); err != nil && ctx.Err() == nil {
 		d.config.Logger.Warn("storageapi: webhook store failed", "step", "probe", "account", account, "webhook", webhookID, "error", err)
@@ -86,7 +86,7 @@ func (d *dispatcher) retrust(ctx context.Context, account, webhookID string) {
 func (d *dispatcher) deliver(ctx context.Context) {
 	d.failing.Store(false)
 
-	// Attempts outlive ctx by the drain timeout.
+	// Attempts may outlive ctx by the drain timeout.
 	attempts, cutShort := context.WithCancel(context.WithoutCancel(ctx))
 	defer cutShort()
 	// Sends to these channels never block: Scheduler.Room limits the number of attempts.
@@ -149,10 +149,10 @@ func (d *dispatcher) deliver(ctx context.Context) {
 	}
 }
 
-// freeSlots frees the slots of f and of all other finished attempts, and passes them on to be
-// recorded. Other attempts may use the slots meanwhile.
+// freeSlots frees the slots of f and of all other finished attempts, and passes the attempts to
+// the settler. Other attempts can use the slots before the results are recorded.
 func (d *dispatcher) freeSlots(f *inflight, finished <-chan *inflight, results chan<- *inflight) {
-	runtime.Gosched() // lets attempts that are about to finish share a claim
+	runtime.Gosched() // lets attempts that are about to finish join the batch
 	batch := append(d.finished[:0], f)
 	for more := true; more; {
 		select {
@@ -176,7 +176,7 @@ func (d *dispatcher) freeSlots(f *inflight, finished <-chan *inflight, results c
 	d.finished = batch
 }
 
-// recorded ends attempts whose results are recorded or given up.
+// recorded ends attempts whose results were recorded or given up.
 func (d *dispatcher) recorded(batch []*inflight) {
 	for _, f := range batch {
 		d.scheduler.End(&f.slot, f.fate)
@@ -211,8 +211,8 @@ func (d *dispatcher) newInflight() *inflight {
 	return f
 }
 
-// evict cancels the running attempts for a deleted webhook or for an account. It returns when
-// this process sends no more requests to it, or when ctx is done.
+// evict cancels the running attempts for a deleted webhook or for an account. It returns when this
+// process sends no more such requests, or when ctx is done.
 func (d *dispatcher) evict(ctx context.Context, webhookID, account string) error {
 	return d.scheduler.Evict(ctx, webhookID, account)
 }

@@ -108,7 +108,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 	}
 }
 
-// One hanging webhook with a long backlog does not delay events of the others.
+// One hanging webhook with a long backlog does not delay events for the others.
 func TestHangingWebhook_LongBacklog_DoesNotDelayOthers(t *testing.T) {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.Host, "slow") {
@@ -167,7 +167,7 @@ func TestRun_AlreadyRunning_ReturnsErrRunning(t *testing.T) {
 			}
 		}
 		stop()
-		// After Run has returned it can be called again, any number of times.
+		// After Run has returned, it can be called again, any number of times.
 		b.subscribe("a")
 		for range 3 {
 			event := b.publish()

@@ -13,7 +13,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// When the context of Run is done, running attempts finish, and no others begin.
+// When the context of Run is done, running attempts finish, and no new attempts begin.
 func TestDraining(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1, Total: 2}}, sleeping(10*time.Second), func(b *bubble) {
 		b.subscribe("a")
@@ -36,8 +36,8 @@ func TestDraining(t *testing.T) {
 	})
 }
 
-// Attempts that have not finished after DrainTimeout are canceled, and their deliveries returned:
-// the attempt does not count, and the next Run makes it at once.
+// Attempts that have not finished after DrainTimeout are canceled, and their deliveries return to
+// the store: the attempt does not count, and the next Run repeats it at once.
 func TestDrainTimeout(t *testing.T) {
 	for name, test := range map[string]struct{ config, want time.Duration }{
 		"two seconds": {2 * time.Second, 2 * time.Second}, "none": {-1, 0}, "as long as the attempt": {0, 14 * time.Second},
@@ -54,7 +54,7 @@ func TestDrainTimeout(t *testing.T) {
 				if took := time.Since(begun); took != test.want {
 					t.Errorf("Run returned after %v, want %v", took, test.want)
 				}
-				if test.config == 0 { // the timeout came first
+				if test.config == 0 { // the attempt timed out first
 					b.wantState(event, webhooks.Pending, 1)
 					return
 				}
@@ -75,7 +75,7 @@ func TestDrainTimeout(t *testing.T) {
 }
 
 // Once Delete has returned, nothing is sent to the webhook: running attempts are canceled, and
-// pending deliveries deleted.
+// pending deliveries are deleted.
 func TestDelete_AttemptInFlight_IsCanceled(t *testing.T) {
 	underWay := newGauge()
 	handler := func(w http.ResponseWriter, r *http.Request) {
@@ -118,7 +118,7 @@ func TestDelete_AttemptInFlight_IsCanceled(t *testing.T) {
 	})
 }
 
-// Whatever the order of events, claims and Delete, nothing is sent after Delete.
+// Nothing is sent after Delete, regardless of the order of events, claims and Delete.
 func TestDeleteUnderLoad(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 3}}, sleeping(3*time.Millisecond), func(b *bubble) {
 		b.start()
@@ -131,7 +131,7 @@ func TestDeleteUnderLoad(t *testing.T) {
 			if err := b.service.Delete(b.Context(), account, webhook.ID, webhooks.DeleteParams{}); err != nil {
 				t.Fatal(err)
 			}
-			synctest.Wait() // for requests that were sent before
+			synctest.Wait() // waits for requests that were sent earlier
 			before := len(b.hits.of("a"))
 			time.Sleep(time.Minute)
 			if after := len(b.hits.of("a")); after != before {
@@ -141,7 +141,7 @@ func TestDeleteUnderLoad(t *testing.T) {
 	})
 }
 
-// Nothing waits for a dialer that does not return.
+// Delete does not wait for a dial that hangs.
 func TestDelete_DialHangs_DoesNotWait(t *testing.T) {
 	inBubble(t, webhooks.Config{}, nil, func(b *bubble) {
 		b.service.DialThrough(func(ctx context.Context, _, _ string) (net.Conn, error) {

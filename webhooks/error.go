@@ -10,8 +10,8 @@ import (
 // running.
 var ErrRecovering = driver.ErrRecovering
 
-// ErrBodyGone is returned by [WebhookService.Body] if the event exists but its body is no longer
-// kept.
+// ErrBodyGone is returned by [WebhookService.Body] if the event exists, but its body is no longer
+// kept or never was.
 var ErrBodyGone = errors.New("the body of the event is no longer stored")
 
 // ErrHeld is returned by [WebhookService.SendTest] if the webhook is on hold, see [Webhook.Held].

@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/internal/jsontext"
 )
 
-// Data is the payload of an event, such as those in package alerts or a type of the host. It
-// encodes to a JSON object in UTF-8.
+// Data is the payload of an event. Package alerts and hosts define payload types, which must
+// encode to a JSON object in UTF-8.
 type Data interface {
 	// EventType returns the event type of the payload, which must be declared in [Config.Events].
 	EventType() EventType
@@ -22,7 +22,7 @@ type Data interface {
 type Event struct {
 	// ID identifies the event in its account: 1 to 64 letters, digits, underscores and hyphens.
 	// Publishing the same ID again changes nothing, so a host that does not know whether Publish
-	// succeeded can call it again. Default: a new ID, "evt_" and a ULID.
+	// succeeded can call it again. Default: "evt_" followed by a new ULID.
 	ID string
 
 	// Account is the account whose webhooks receive the event.
@@ -41,7 +41,7 @@ type Event struct {
 	Data Data
 }
 
-// maxBody limits an encoded event, because receivers commonly refuse larger requests.
+// maxBody limits the size of an encoded event, because receivers commonly refuse larger requests.
 const maxBody = 256 << 10
 
 // encode validates an event against the known types and encodes it.
@@ -128,8 +128,8 @@ func typeOf(data Data) (t EventType, err error) {
 // writable reports whether t can be written as a timestamp.
 func writable(t time.Time) bool { return t.UTC().Year() >= 0 && t.UTC().Year() <= 9999 }
 
-// validEventID excludes full stops because they separate the parts of the signed content (Standard
-// Webhooks).
+// validEventID reports whether id is a valid event ID. Full stops are not allowed, because they
+// separate the parts of the signed content (Standard Webhooks).
 func validEventID(id string) bool {
 	for i := range len(id) {
 		c := id[i]

@@ -19,14 +19,14 @@ import (
 
 // A host delivers an event to a receiver that verifies its signature.
 func Example() {
-	// The receiver, on this machine and with a certificate of its own.
+	// The receiver runs on this machine, with a separate certificate.
 	var verify http.Handler
 	receiver := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { verify.ServeHTTP(w, r) }))
 	defer receiver.Close()
 	roots := x509.NewCertPool()
 	roots.AddCert(receiver.Certificate())
 
-	// The host allows deliveries to this machine, which is only for examples.
+	// The host allows deliveries to this machine, for this example only.
 	hooks, err := webhooks.New(memory.New(), webhooks.Config{
 		Events: alerts.Events(),
 		Outbound: webhooks.Outbound{
@@ -49,7 +49,7 @@ func Example() {
 		panic(err)
 	}
 
-	// The receiver was given the secret when the webhook was made.
+	// The receiver got the secret when the webhook was created.
 	verifier, err := signing.NewVerifier(signing.VerifierConfig{Secrets: []signing.Secret{webhook.Secret}})
 	if err != nil {
 		panic(err)
@@ -86,7 +86,7 @@ func Example() {
 	// delivered 200
 }
 
-// Nil fields stay unchanged. The condition is called for exactly the change that is made.
+// Nil fields stay unchanged. The condition sees exactly the change that Update makes.
 func ExampleWebhookService_Update() {
 	hooks, err := webhooks.New(memory.New(), webhooks.Config{Events: alerts.Events()})
 	if err != nil {
@@ -118,7 +118,7 @@ func ExampleWebhookService_Update() {
 	fmt.Println(err)
 
 	rotated, err := hooks.RotateSecret(ctx, "acct_1", webhook.ID, webhooks.RotateParams{Grace: time.Hour})
-	fmt.Println(rotated.PreviousSecret.Equal(webhook.Secret), err) // both sign for an hour
+	fmt.Println(rotated.PreviousSecret.Equal(webhook.Secret), err) // both secrets sign for an hour
 
 	// Output:
 	// https://example.com/hooks false <nil>
@@ -149,7 +149,7 @@ func ExampleWebhookService_ListEvents() {
 			for _, event := range page.Events {
 				fmt.Println(event.ID)
 			}
-			query.After, more = page.Resume, page.Next != "" // keep it with what was handled
+			query.After, more = page.Resume, page.Next != "" // store it together with the results
 		}
 	}
 	for _, id := range []string{"c", "b", "a"} {

@@ -82,7 +82,7 @@ func TestFailing_ProcessWasDown_DisablesNothing(t *testing.T) {
 		if failing, off := diary.told(); len(failing) != 1 || len(off) != 0 {
 			t.Errorf("23 hours after the start: warned %d times, off %d times", len(failing), len(off))
 		}
-		run(2*time.Hour, nil) // which is not for long
+		run(2*time.Hour, nil) // a short run
 		run(26*time.Hour, nil)
 		if _, off := diary.told(); len(off) != 1 {
 			t.Errorf("off %d times in the end", len(off))

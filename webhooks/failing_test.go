@@ -59,7 +59,7 @@ func (d *diary) told() (failing, off []note) {
 	return append([]note(nil), d.failing...), append([]note(nil), d.off...)
 }
 
-// restart starts another service with the same store.
+// restart stops the service and starts another one with the same store.
 func (b *bubble) restart(stop func(), config webhooks.Config) (stopAgain func()) {
 	b.Helper()
 	stop()
@@ -70,7 +70,7 @@ func (b *bubble) restart(stop func(), config webhooks.Config) (stopAgain func())
 const day = 24 * time.Hour
 
 // A webhook whose attempts have all failed for five days is disabled. The host is warned after
-// half that time. Each is reported once, even across restarts.
+// half that time. Both are reported once, even across restarts.
 func TestFailing_ForFiveDays_WarnsThenDisables(t *testing.T) {
 	diary := &diary{}
 	config := webhooks.Config{Observe: diary.observer(), Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}
@@ -123,7 +123,7 @@ func TestFailing_ForFiveDays_WarnsThenDisables(t *testing.T) {
 		if n := off[0]; n.Reason != string(webhooks.OffFailing) || n.At.Sub(begun) < 5*day || n.At.After(n.at) {
 			t.Errorf("told of %+v", n)
 		}
-		// After it is enabled again it has another five days.
+		// After the webhook is enabled again, it has another five days.
 		if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: new(true)}); err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestFailing_ForFiveDays_WarnsThenDisables(t *testing.T) {
 	})
 }
 
-// After one success the five days begin again.
+// After one success, the five days begin again.
 func TestFailing_OneSuccess_StartsOver(t *testing.T) {
 	var up atomic.Bool
 	handler := func(w http.ResponseWriter, _ *http.Request) {
@@ -168,7 +168,7 @@ func TestFailing_OneSuccess_StartsOver(t *testing.T) {
 	})
 }
 
-// Without a limit the webhook is never disabled.
+// Without a limit, the webhook is never disabled.
 func TestFailing_NoLimit_NeverDisables(t *testing.T) {
 	diary := &diary{}
 	inBubble(t, webhooks.Config{Observe: diary.observer(), Retry: webhooks.RetryPolicy{DisableAfter: -1}}, status(http.StatusNotFound), func(b *bubble) {
@@ -185,8 +185,9 @@ func TestFailing_NoLimit_NeverDisables(t *testing.T) {
 	})
 }
 
-// A webhook is disabled by time: if it failed twice and gets no more events, it is warned about
-// and disabled in time. A single event that fails repeatedly does not disable it.
+// Elapsed time decides, not the number of attempts: a webhook that failed twice and then gets no
+// more events is still reported, and disabled on time. A single event that fails repeatedly does
+// not disable it.
 func TestFailing_QuietWebhook_IsDisabledByTime(t *testing.T) {
 	for events, want := range map[int]int{1: 0, 2: 1, 3: 1} {
 		t.Run(fmt.Sprint(events, " events"), func(t *testing.T) {
@@ -219,8 +220,8 @@ func btoi(b bool) int {
 	return 0
 }
 
-// One failure after a quiet week disables nothing: the host is warned then, and has half a day,
-// in which one success is enough.
+// A failure after a quiet week does not disable the webhook at once. The host is warned first, and
+// one success within the next half day is enough to keep the webhook enabled.
 func TestFailing_OneFailureAfterQuietWeek_DisablesNothing(t *testing.T) {
 	for name, succeeds := range map[string]bool{"it goes on failing": false, "it succeeds in between": true} {
 		t.Run(name, func(t *testing.T) {
@@ -274,7 +275,7 @@ func (w *wavering) FailingWebhooks(ctx context.Context, since time.Time, page dr
 	return list, err
 }
 
-// Only a webhook that has not changed since it was read is warned about or disabled.
+// A webhook that has changed since it was read is neither reported nor disabled.
 func TestFailing_WebhookChangedMeanwhile_IsLeftAlone(t *testing.T) {
 	diary := &diary{}
 	inBubble(t, webhooks.Config{}, status(http.StatusInternalServerError), func(b *bubble) {
@@ -293,7 +294,7 @@ func TestFailing_WebhookChangedMeanwhile_IsLeftAlone(t *testing.T) {
 	})
 }
 
-// A 410 disables a webhook, and is reported, once.
+// A 410 disables a webhook once and is reported once.
 func TestGone_IsReportedOnce(t *testing.T) {
 	diary := &diary{}
 	handler := func(w http.ResponseWriter, _ *http.Request) {

@@ -63,7 +63,7 @@ func TestHostOutage_UsesUpNoAttempt(t *testing.T) {
 						stop := b.start()
 						b.publish()
 						synctest.Wait()
-						stop() // and no connection is kept
+						stop() // so that no connection is kept
 					}
 					down.Store(true)
 					b.start()
@@ -106,9 +106,9 @@ func TestHostOutage_UsesUpNoAttempt(t *testing.T) {
 	}
 }
 
-// One customer's dead name server, or unroutable address, next to a hundred healthy webhooks,
-// affects only that customer: its deliveries use up attempts, and no other account waits, whether
-// events for the others are frequent or rare.
+// If one customer's name server is dead, or its address is unroutable, only that customer is
+// affected. Its deliveries use up attempts. The hundred healthy webhooks of other accounts do not
+// wait, whether their events are frequent or rare.
 func TestUnreachableReceiver_AffectsOnlyItsAccount(t *testing.T) {
 	for name, fails := range map[string]func(ctx context.Context, address string) error{
 		"dead name server": func(ctx context.Context, address string) error {
@@ -139,7 +139,7 @@ func TestUnreachableReceiver_AffectsOnlyItsAccount(t *testing.T) {
 						b.subscribe(fmt.Sprint("w", i))
 					}
 					b.start()
-					b.publish() // the first attempt may find that no receiver was reached yet
+					b.publish() // the first attempt may begin before any receiver was reached
 					time.Sleep(time.Minute)
 					began := len(b.logs.Lines(pausing))
 					for range 5 {
@@ -204,8 +204,8 @@ func TestHostOutage_ManyWebhooksDown_IsNotProlonged(t *testing.T) {
 	})
 }
 
-// While the service finds out whether this host caused a failure, a deletion does not wait for
-// the result, and does not count as an answer.
+// While the service finds out whether this host caused a failure, a deletion neither waits for the
+// result nor counts as a response.
 func TestDelete_OutageSuspected_DoesNotWait(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		var silent atomic.Bool
@@ -245,11 +245,11 @@ func TestDelete_OutageSuspected_DoesNotWait(t *testing.T) {
 	})
 }
 
-// If the receivers of one customer cannot be reached, even if they were the last ones connected
-// to, deliveries of others do not pause, and the customer's failures use up attempts. The service
-// sends nothing to other receivers to find out, and keeps their connections. This holds whether
-// the others get events all the time, so that answers show that the network is up, or none for an
-// hour.
+// If the receivers of one customer cannot be reached, even if the last connections were to them,
+// deliveries of others do not pause, and the customer's failures use up attempts. To find the
+// cause, the service sends nothing to other receivers, and it keeps their connections. This holds
+// if the others get events all the time, so that responses show that the network is up, and also
+// if they get none for an hour.
 func TestOutage_ReceiversOfOneAccountFail_OthersGoOn(t *testing.T) {
 	for name, fails := range map[string]func(address string) error{
 		"network":     func(string) error { return dialError("connect", syscall.ENETUNREACH) },

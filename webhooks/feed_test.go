@@ -16,7 +16,7 @@ import (
 type interrupted struct {
 	*flaky
 	fails chan error
-	calls []time.Time // of Deliver
+	calls []time.Time // when Deliver was called
 }
 
 func (s *interrupted) Deliver(ctx context.Context, to driver.Scheduler) error {
@@ -127,7 +127,7 @@ func TestRun_TwoHandlersOnOneStore_OneDeliversAndTheOtherWaits(t *testing.T) {
 		noError(t, second.Redeliver(b.Context(), account, webhook.ID, events[0]))
 		events = append(events, publish(b, first))
 		time.Sleep(100 * time.Millisecond)
-		stopFirst() // while attempts are in flight, which end first
+		stopFirst() // attempts are in flight, and end before Run does
 		want(first, webhooks.RunEnded, true)
 		want(second, webhooks.RunUnderWay, false)
 		events = append(events, publish(b, first))

@@ -4,39 +4,39 @@
 //	helpers_test.go        newService, newClocked: a service, with a clock stopped at noon
 //	helpers_test.go        account, noon, anyURL, lowBalance, onBalance: values that most tests need
 //	helpers_test.go        subscribe, publish, deliveries, delivery: steps that must succeed
-//	helpers_test.go        start: runs it until the test ends; internal/testlog collects its log
+//	helpers_test.go        start: runs a service during the test; internal/testlog collects the log
 //	helpers_test.go        wantInvalid, noError, must: errors and values
-//	failing_test.go        diary, day: the calls of its hooks
+//	failing_test.go        diary, day: the calls of an Observer, and 24 hours
 //	event_test.go          encode, mustSeal, file: events as they are stored
 //
 //	Virtual time
 //	bubble_test.go         bubble, inBubble: a service, its receivers and a clock that jumps to the next event
-//	bubble_test.go         hit, hits: the requests; internal/pipenet has the connections in memory
+//	bubble_test.go         hit, hits: received requests; internal/pipenet connects in memory
 //
 //	Receivers on this machine
 //	receiver_test.go       receiver, newReceiver, newRawReceiver, newTCPReceiver: over TLS, raw over TLS, bare
-//	receiver_test.go       reaching, attempt, try, ledger, unhurried: one attempt at them, and its records
+//	receiver_test.go       reaching, attempt, try, ledger, unhurried: one attempt, and its recorded result
 //	conn_test.go           newTalker: several responses on a connection
-//	certificates_test.go   authority: their certificates
-//	names_test.go          hosts, takeTurns, lookups, nameOf: their names
+//	certificates_test.go   authority: signs the receivers' certificates
+//	names_test.go          hosts, takeTurns, lookups, nameOf: the receivers' host names
 //	client_bench_test.go   newSink: discards requests
-//	apart_test.go          sinks: in a separate process
+//	apart_test.go          sinks: receivers in a separate process
 //
-//	Their responses
-//	handlers_test.go       status, body: at once
-//	handlers_test.go       sleeping, sleepingThen: after a while
-//	handlers_test.go       failing: with a failure, n times
-//	handlers_test.go       outage: with failures, or not at all, until it is over
-//	handlers_test.go       hangers: never, for slow hosts
+//	Responses of receivers
+//	handlers_test.go       status, body: respond at once
+//	handlers_test.go       sleeping, sleepingThen: respond after a delay
+//	handlers_test.go       failing: fails n times, then succeeds
+//	handlers_test.go       outage: fails or hangs until the outage is over
+//	handlers_test.go       hangers: can stop responding to hosts named slow…
 //	handlers_test.go       gauge: counts requests in flight
-//	misbehave_test.go      say, drip, pour, hang, reset: bytes of a raw receiver
+//	misbehave_test.go      say, drip, pour, hang, reset: responses of a raw receiver
 //
 //	Stores
 //	flaky_test.go          flaky: fails, or has its clock ahead, on demand
 //
 //	Load
-//	storm_test.go          storm: many hanging webhooks next to a healthy one
-//	bench_test.go          inGoroutines: work in n goroutines
+//	storm_test.go          storm: many hanging webhooks and a healthy one
+//	bench_test.go          inGoroutines: runs work in several goroutines
 //
 // Helpers of a single test are next to it.
 package webhooks_test
@@ -77,7 +77,7 @@ func TestFixtures_MatchIndex(t *testing.T) {
 	}
 }
 
-// declarations returns what a file declares at its top level, methods apart.
+// declarations returns the names that a file declares at top level, without methods.
 func declarations(tb testing.TB, file string) map[string]bool {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 	noError(tb, err)

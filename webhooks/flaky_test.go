@@ -19,28 +19,28 @@ var (
 	errRefused = errors.New("invalid byte sequence")
 )
 
-// flaky is a store that misbehaves as a test demands.
+// flaky is a store that fails in the ways that a test asks for.
 type flaky struct {
 	store.Store
 
 	mu        sync.Mutex
 	loadErr   error                            // error that Load returns
 	settleErr error                            // error that Settle returns
-	doubt     error                            // error that methods return after they have made deliveries due
-	refuse    func(*driver.AttemptResult) bool // Settle fails if it contains such a result
+	doubt     error                            // error that methods return although they have made deliveries due
+	refuse    func(*driver.AttemptResult) bool // Settle fails if its batch contains such a result
 	spoil     func(*driver.LoadedDelivery)     // applied to each delivery that is loaded
 	ahead     time.Duration                    // how far its clock is ahead
 	refused   int
-	halted    error // why it has stopped writing
+	halted    error // why the store has stopped writing
 
-	beforeSettle func([]driver.AttemptResult, []driver.HealthChange) // called first, if not nil; set before Run
+	beforeSettle func([]driver.AttemptResult, []driver.HealthChange) // called at the start of Settle, if not nil; set before Run
 
 	settleHangs  bool // Settle fails only when its context ends
 	settleDoubts bool // Settle fails although it has stored the results
 
 	loads   []time.Time // time of each call
 	settles []time.Time
-	bodies  [][]byte // that were loaded
+	bodies  [][]byte // bodies that Load returned
 }
 
 func newFlaky() *flaky { return &flaky{Store: memory.New()} }
@@ -89,8 +89,7 @@ func (f *flaky) called() (loads, settles []time.Time) {
 	return append([]time.Time(nil), f.loads...), append([]time.Time(nil), f.settles...)
 }
 
-// doubts makes the methods that make deliveries due return this error from now on, although they
-// succeed.
+// doubts sets the error that, from now on, methods return after they have made deliveries due.
 func (f *flaky) doubts(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -22,8 +22,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// The guard checks the dialed address, whatever the name: a webhook can be registered before its
-// name's address changes.
+// The guard checks the dialed address, not the name: the address of a name can change after the
+// webhook is registered.
 func TestGuard_NameOfSpecialAddress_Refuses(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))
@@ -57,8 +57,8 @@ func TestGuard_NameOfSpecialAddress_Refuses(t *testing.T) {
 	}
 }
 
-// A stored literal address is refused at dialing if the service does not allow it, although the
-// service that created the webhook did.
+// A stored literal address is refused at dialing if the service does not allow it, even if the
+// service that created the webhook allowed it.
 func TestGuard_StoredAddress_Refuses(t *testing.T) {
 	t.Parallel()
 	receiver, store, logs := newReceiver(t, status(http.StatusOK)), newLedger(), &testlog.Book{}
@@ -83,8 +83,8 @@ func TestGuard_StoredAddress_Refuses(t *testing.T) {
 	}
 }
 
-// A name with only private addresses and an unknown name look the same: an account must not learn
-// which names exist in the host's network.
+// A name with only private addresses causes the same error as an unknown name: an account must not
+// learn which names exist in the host's network.
 func TestGuard_PrivateName_LooksUnknown(t *testing.T) {
 	t.Parallel()
 	service := newService(t, memory.New(), webhooks.Config{})
@@ -126,8 +126,8 @@ func TestGuard_EverySpecialAddress_Refuses(t *testing.T) {
 	}
 }
 
-// spellings are hosts of URLs that some resolvers map to this machine. The service does not allow
-// their registration.
+// spellings are URL hosts that some resolvers map to this machine. The service refuses to register
+// them.
 var spellings = []string{
 	"127.0.0.1", "127.0.0.1.", "127.1", "127.0.1", "2130706433", "0177.0.0.1", "017700000001", "0x7f.0.0.1", "0x7f.1", "0x7f000001", "0X7F000001",
 	"0", "0.0.0.0", "0x0", "00", "[::]", "[::1]", "[0:0:0:0:0:0:0:1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "[::1%25lo]",
@@ -255,7 +255,7 @@ func TestAllowHosts(t *testing.T) {
 	if receiver.conns.Load() != before {
 		t.Error("the receiver was reached")
 	}
-	// TLS is verified nevertheless.
+	// TLS is still verified.
 	config.Outbound.RootCAs = newAuthority().pool()
 	failed(t, try(t, newService(t, memory.New(), config), receiver.url("hooks.example.com")), tlsUnknown)
 }

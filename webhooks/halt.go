@@ -32,7 +32,8 @@ func (h *halt) cause() error {
 	return nil
 }
 
-// explains reports whether the store has halted, so that its failure needs no log line.
+// explains reports whether the store has halted, in which case its failures need no log lines. It
+// logs the halt once.
 func (h *halt) explains() bool {
 	cause := h.cause()
 	if cause != nil && !h.logged.Swap(true) {

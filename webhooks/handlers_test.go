@@ -35,7 +35,7 @@ func failing(times int) http.HandlerFunc {
 // sleeping returns a handler that responds after d, or when the request is canceled.
 func sleeping(d time.Duration) http.HandlerFunc { return sleepingThen(d, http.StatusOK) }
 
-// sleepingThen is sleeping with the given status.
+// sleepingThen is like sleeping, but responds with the given status.
 func sleepingThen(d time.Duration, code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -49,7 +49,7 @@ func sleepingThen(d time.Duration, code int) http.HandlerFunc {
 // An outage is a receiver that fails until a test ends the outage.
 type outage struct {
 	over  atomic.Bool
-	hangs bool          // does not answer at all until the outage is over
+	hangs bool          // no response at all until the outage is over
 	takes time.Duration // time to answer
 	gauge *gauge
 }
@@ -68,7 +68,7 @@ func (o *outage) handle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hangers is a handler that responds at once. When told to hang, it does not respond to hosts
+// hangers is a handler that responds at once. While hang is set, it does not respond to hosts
 // whose names begin with "slow".
 type hangers struct {
 	hang  atomic.Bool

@@ -10,20 +10,21 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
-// Health is the state of a service, for probes and alarms. It only reports figures: for limits
-// see storageapi.HealthThresholds.
+// Health is the state of a service, for probes and alarms. It only reports figures;
+// storageapi.HealthThresholds holds the limits.
 type Health struct {
-	// Run is the state of Run. RunSince is when that state began: at New if Run was never called.
+	// Run is the state of [WebhookService.Run]. RunSince is when that state began, or the time of New
+	// if Run was never called.
 	Run      RunState
 	RunSince time.Time
 
-	// LastRound is when the loop that begins attempts last made a round. While Run is running this
-	// was at most half a minute ago, even if no delivery is due or the store fails. If it was
-	// earlier, the loop is stuck. Zero means never.
+	// LastRound is when the loop that begins attempts last made a round. While Run is running, this
+	// is at most half a minute ago, even if no delivery is due or the store fails. If it is longer
+	// ago, the loop is stuck. Zero means never.
 	LastRound time.Time
 
-	// LastClaim is when the store last answered a claim, and LastAttempt when the last attempt
-	// began. If no delivery was due, they may be an hour ago. Zero means never.
+	// LastClaim is when the store last answered a claim, and LastAttempt when the last attempt began.
+	// Both may be an hour ago if no delivery was due. Zero means never.
 	LastClaim, LastAttempt time.Time
 
 	// OldestDue is the longest time that a healthy webhook has waited for an attempt. A webhook is
@@ -35,9 +36,9 @@ type Health struct {
 	// ReadError is why the store cannot be read now; nil if it can.
 	ReadError error
 
-	// WriteError is why the last claim or write failed, or that it has not returned in time; nil if
-	// it succeeded. While Run is running, it is cleared within about 10 s of the store's recovery,
-	// even without other activity. Without Run a failure counts for a minute.
+	// WriteError is the error of the last claim or write, or an error if that call has not returned
+	// in time; nil if it succeeded. While Run is running, it is cleared within about 10 s of the
+	// store's recovery, even without other activity. Without Run a failure counts for a minute.
 	WriteError error
 
 	// Halted is why the store is read-only until it is reopened; nil if it is writable.
@@ -63,7 +64,7 @@ const (
 	// read.
 	RunWaiting RunState = "waiting"
 
-	RunDraining RunState = "draining" // The context of Run is done; running attempts end.
+	RunDraining RunState = "draining" // The context of Run is done; running attempts are finishing.
 	RunEnded    RunState = "ended"    // Run has returned.
 )
 
@@ -107,7 +108,7 @@ func (a *activity) writeError(state RunState) error {
 
 const (
 	checkReuse = time.Second            // how long a result of the store is reused
-	checkWait  = 700 * time.Millisecond // maximum wait: Kubernetes gives a probe a second
+	checkWait  = 700 * time.Millisecond // maximum wait: a Kubernetes probe times out after a second
 )
 
 // A storeCheck queries the store for the fields of [Health] that depend on it.
@@ -126,7 +127,7 @@ type checkResult struct {
 	err   error
 }
 
-// result returns the result of the running query, or the last result if it is recent, or else of a
+// result returns the result of the running query, of the last query if it is recent, or else of a
 // new query. While the store hangs, it starts no further query, so a hanging store costs one
 // goroutine.
 func (k *storeCheck) result(ctx context.Context) (time.Duration, error) {

@@ -23,7 +23,7 @@ func (b *bubble) health() webhooks.Health {
 	return b.service.Health(b.Context())
 }
 
-// wantWell fails the test unless Health reports no problem, even with deliveries pending.
+// wantWell fails the test unless Health reports no problem, even while deliveries are pending.
 func (b *bubble) wantWell(h webhooks.Health) {
 	b.Helper()
 	if h.Run != webhooks.RunUnderWay || time.Since(h.LastRound) > 30*time.Second || h.ReadError != nil || h.WriteError != nil || h.Halted != nil {
@@ -70,7 +70,7 @@ func TestHealth_ReportsRun(t *testing.T) {
 	})
 }
 
-// An idle service is healthy, and so is a service with attempts that take long.
+// An idle service is healthy, and so is a service whose attempts take long.
 func TestHealth_IdleOrSlowAttempts_IsHealthy(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{Total: 1}, Outbound: webhooks.Outbound{Timeout: 10 * time.Minute}}, sleeping(5*time.Minute), func(b *bubble) {
 		b.subscribe("a")
@@ -144,8 +144,8 @@ func (s *hanging) Ping(ctx context.Context) error {
 	return s.WebhookStore.Ping(ctx)
 }
 
-// A store that does not answer is reported within a second. Any number of calls of Health query
-// it once.
+// A store that does not answer is reported within a second. Any number of concurrent calls of
+// Health share one query.
 func TestHealth_StoreHangs_IsReportedWithinASecond(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := &hanging{WebhookStore: memory.New(), until: make(chan struct{})}
@@ -277,7 +277,7 @@ func TestHealth_StoreHalts_ReportsCause(t *testing.T) {
 }
 
 // A failed Publish counts as a failure to write, except if the request is invalid or the caller
-// has gone. Without Run it counts for a minute.
+// has canceled it. Without Run, it counts for a minute.
 func TestHealth_PublishFails_IsReported(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
@@ -306,7 +306,7 @@ func TestHealth_PublishFails_IsReported(t *testing.T) {
 	})
 }
 
-// Receivers that are down, hang or are slow, and their backlogs, do not affect Health.
+// Receivers that are down, slow or hanging do not affect Health, and neither do their backlogs.
 func TestHealth_ReceiversFail_IsUnaffected(t *testing.T) {
 	const webhookCount = 500
 	config := webhooks.Config{Concurrency: webhooks.Concurrency{Total: 64, PerAccount: 64}, Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute, time.Hour}}}

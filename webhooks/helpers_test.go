@@ -26,7 +26,7 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 // loopback allows deliveries to this machine.
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-// lowBalance is some payload, and the type to subscribe to for it.
+// lowBalance is a sample payload, and onBalance the types to subscribe to for it.
 var (
 	lowBalance = alerts.BalanceLow{Balance: 9_500_000_000, Threshold: 10_000_000_000}
 	onBalance  = []webhooks.EventType{alerts.TypeBalanceLow}
@@ -42,7 +42,7 @@ func newService(tb testing.TB, store driver.WebhookStore, config webhooks.Config
 	return service
 }
 
-// newClocked returns a service with a memory store and a clock that stands at noon.
+// newClocked returns a service with a memory store and a clock that is stopped at noon.
 func newClocked(tb testing.TB) *webhooks.WebhookService {
 	tb.Helper()
 	return newService(tb, memory.New(), webhooks.Config{Now: testclock.At(noon).Now})

@@ -13,8 +13,8 @@ import (
 	"github.com/storageapi/storageapi/internal/input"
 )
 
-// ListDeliveries returns a page of the deliveries of the account's webhook with their attempts, newest
-// first, or [apierr.ErrNotFound].
+// ListDeliveries returns a page of the webhook's deliveries with their attempts, newest first. It
+// returns [apierr.ErrNotFound] if the account has no such webhook.
 func (s *WebhookService) ListDeliveries(ctx context.Context, account, webhookID string, query DeliveryQuery) (DeliveryPage, error) {
 	if query.Limit < 1 {
 		return DeliveryPage{}, input.Invalid("limit", "must be at least 1")
@@ -60,12 +60,13 @@ func (s *WebhookService) EventDeliveries(ctx context.Context, account, eventID s
 	return deliveries, nil
 }
 
-// Redeliver makes a delivery of the account due at once. If the delivery is settled, it becomes
-// pending again and its retries start over; if it is pending, its retries continue. It is sent
-// before all other pending deliveries of the webhook, even to a receiver that is down, but at
-// least a second after the last requested attempt. If an attempt is already running, no other is
-// made, and its result counts. Redeliver returns [apierr.ErrNotFound] if there is no such
-// delivery, its webhook was deleted, or its payload was purged.
+// Redeliver schedules one of the account's deliveries to be sent at once. A settled delivery
+// becomes pending again, and its retries start over; a pending delivery continues its retries. The
+// delivery goes ahead of the webhook's other pending deliveries, even if the receiver is down, but
+// no sooner than a second after the last requested attempt. If an attempt is already running,
+// Redeliver starts no other, and the result of the running attempt counts. Redeliver returns
+// [apierr.ErrNotFound] if there is no such delivery, its webhook was deleted, or its payload was
+// purged.
 func (s *WebhookService) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
 	if !validEventID(eventID) || !input.ID(webhookID) {
 		return fmt.Errorf("redeliver: %w", apierr.ErrNotFound)
@@ -90,8 +91,8 @@ type RecoverParams struct {
 	// retries of other deliveries start over.
 	States []DeliveryState
 
-	From time.Time // published then or later; in the past. Default: no limit
-	To   time.Time // published before; not in the future. Default: now
+	From time.Time // start of the publication times, inclusive; not in the future. Default: no limit
+	To   time.Time // end of the publication times, exclusive; not in the future. Default: now
 
 	// If is called with the webhook as both before and after, since a recovery does not change the
 	// webhook.
@@ -157,7 +158,7 @@ func (p RecoverParams) check() (RecoverParams, error) {
 	return p, nil
 }
 
-// Recovery returns the account's recovery with that ID, or [apierr.ErrNotFound]. A finished
+// Recovery returns the account's recovery with the given ID, or [apierr.ErrNotFound]. A finished
 // recovery is kept for [Retention.Attempts].
 func (s *WebhookService) Recovery(ctx context.Context, account, recoveryID string) (Recovery, error) {
 	if !input.ID(recoveryID) {
@@ -193,7 +194,8 @@ func namesOf(states []DeliveryState) []string {
 
 // Body returns the exact body of the account's event, as it is signed and sent. It returns
 // [apierr.ErrNotFound] if there is no such event. It returns [ErrBodyGone] if the body is no
-// longer kept, see [Retention.Payloads], or was never kept because no webhook was to receive it.
+// longer kept, see [Retention.Payloads], or was never kept because there was no webhook to receive
+// it.
 func (s *WebhookService) Body(ctx context.Context, account, eventID string) ([]byte, error) {
 	event, err := s.Event(ctx, account, eventID)
 	if err == nil && event.Body == nil {
@@ -202,8 +204,8 @@ func (s *WebhookService) Body(ctx context.Context, account, eventID string) ([]b
 	return event.Body, err
 }
 
-// Event returns the account's event with that ID, or [apierr.ErrNotFound]. The Body field is nil
-// if the method Body would return [ErrBodyGone].
+// Event returns the account's event with the given ID, or [apierr.ErrNotFound]. The Body field is
+// nil if [WebhookService.Body] would return [ErrBodyGone].
 func (s *WebhookService) Event(ctx context.Context, account, eventID string) (EncodedEvent, error) {
 	if !validEventID(eventID) {
 		return EncodedEvent{}, fmt.Errorf("get event: %w", apierr.ErrNotFound)
@@ -218,8 +220,8 @@ func (s *WebhookService) Event(ctx context.Context, account, eventID string) (En
 // ListEvents returns a page of the account's events, newest first or oldest first. It includes
 // events that no webhook was subscribed to, if they are still kept. To follow the list, set
 // OldestFirst and continue with [EventPage.Resume]: this returns each event once, even while
-// events are published. ListEvents returns [apierr.ErrNotFound] if query.WebhookID is not the ID of a
-// webhook of the account.
+// events are published. ListEvents returns [apierr.ErrNotFound] if query.WebhookID is not the ID
+// of a webhook of the account.
 //
 // query.Limit must be at least 1. If ctx ends, the page is lost; the same query returns it again.
 func (s *WebhookService) ListEvents(ctx context.Context, account string, query EventQuery) (EventPage, error) {

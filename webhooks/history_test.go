@@ -103,7 +103,7 @@ func TestRecover_NewEventsGoFirst(t *testing.T) {
 	})
 }
 
-// A recovery started while no process runs is done by the next Run.
+// A recovery that was started while Run was not running is done by the next Run.
 func TestRecover_StartedWithoutRun_IsDoneByNextRun(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		webhook := b.subscribe("a")
@@ -177,7 +177,7 @@ func TestRetention(t *testing.T) {
 		webhook, off := b.subscribe("a"), b.subscribe("b")
 		b.start()
 		event := b.publish()
-		b.setActive(off, false) // before its turn came
+		b.setActive(off, false) // possibly before its delivery was sent
 		time.Sleep(time.Second)
 		state := func(webhook webhooks.Webhook) webhooks.DeliveryState {
 			d, err := b.service.Delivery(b.Context(), account, webhook.ID, event)
@@ -189,7 +189,7 @@ func TestRetention(t *testing.T) {
 		if got := state(webhook); got != webhooks.Delivered {
 			b.Errorf("it is %s", got)
 		}
-		time.Sleep(73 * time.Minute) // 15 minutes more, for running attempts
+		time.Sleep(73 * time.Minute) // within the 15 minutes for running attempts
 		before := state(off)
 		time.Sleep(3 * time.Minute)
 		if after := state(off); before != webhooks.Pending && before != webhooks.Delivered || before == webhooks.Pending && after != webhooks.Dead {
@@ -220,8 +220,8 @@ func TestRetention(t *testing.T) {
 	})
 }
 
-// No attempt is made for an event older than its retention. Attempts that began before are
-// recorded.
+// No attempt begins for an event that is older than Retention.Payloads. Attempts that began
+// earlier are recorded.
 func TestRetention_DueAtItsEdge_ExpiresOrIsRecorded(t *testing.T) {
 	config := webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Second}}, Retention: webhooks.Retention{Payloads: time.Hour}}
 	for name, test := range map[string]struct {
@@ -263,7 +263,7 @@ func TestRetention_DueAtItsEdge_ExpiresOrIsRecorded(t *testing.T) {
 				}
 				check()
 				time.Sleep(time.Hour)
-				check() // Purge has found nothing to end
+				check() // Purge has not changed the delivery
 			})
 		})
 	}
@@ -314,7 +314,7 @@ func TestHistory_InvalidInput_ReturnsError(t *testing.T) {
 	}
 }
 
-// An event published just before is recovered, too.
+// Recover includes an event that was published just before the call.
 func TestRecover_EventJustPublished_IsIncluded(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		webhook := b.subscribe("a")

@@ -55,7 +55,7 @@ func TestObserver_Hangs_RunReturns(t *testing.T) {
 	}
 }
 
-// An Observer function that ends its goroutine ends nothing else, and is logged.
+// An Observer function that ends its goroutine ends nothing else, and this is logged.
 func TestObserver_EndsItsGoroutine_IsLogged(t *testing.T) {
 	var told atomic.Int64
 	observer := observe.Observer{Attempted: func(observe.Attempt) {
@@ -89,8 +89,8 @@ func (b *bubble) wantAllDelivered(want int) {
 	}
 }
 
-// When the service is closed, running test events have the drain timeout and are then canceled.
-// No others begin.
+// After Close is called, running test events may take up to the drain timeout and are then
+// canceled. No new ones begin.
 func TestClose_TestEventsInFlight_AreDrained(t *testing.T) {
 	for name, test := range map[string]struct {
 		drain, takes, want time.Duration
@@ -131,8 +131,8 @@ func TestClose_TestEventsInFlight_AreDrained(t *testing.T) {
 	}
 }
 
-// If an Observer function returns only after Run has returned, no other function is called: the
-// host may have closed what they use.
+// If an Observer function returns only after Run has returned, no other Observer function is
+// called: the host may have closed the resources that they use.
 func TestObserver_RunReturned_IsNotCalled(t *testing.T) {
 	var calls atomic.Int64
 	end := make(chan struct{})
@@ -145,7 +145,7 @@ func TestObserver_RunReturned_IsNotCalled(t *testing.T) {
 		},
 	}
 	inBubble(t, webhooks.Config{Observe: observer, Outbound: webhooks.Outbound{DrainTimeout: time.Second}}, status(http.StatusGone), func(b *bubble) {
-		end = make(chan struct{}) // of the bubble
+		end = make(chan struct{}) // a channel of this bubble
 		b.subscribe("a")
 		stop := b.start()
 		b.publish()

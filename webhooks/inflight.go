@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
-// An inflight is an attempt, from its claim until its result is recorded.
+// An inflight is an attempt that has been claimed and whose result is not yet recorded.
 type inflight struct {
 	settlement settlement // its fields are set step by step, the task first
 	begun      time.Time
@@ -31,8 +31,8 @@ func (d *dispatcher) run(f *inflight) {
 	d.noteReachability(res)
 }
 
-// noteReachability pauses or resumes claims after an attempt that shows whether this host can reach any
-// receiver.
+// noteReachability pauses or resumes claims after an attempt that shows whether this host can
+// reach any receiver.
 func (d *dispatcher) noteReachability(res result) {
 	switch {
 	case res.canceled, res.fault == outbound.Busy:
@@ -47,7 +47,7 @@ func (d *dispatcher) noteReachability(res result) {
 	}
 }
 
-// evidence returns what the limiter learns about the receiver.
+// evidence classifies the attempt for the limiter.
 func (s *settlement) evidence() scheduler.Evidence {
 	switch {
 	case s.delivers():
@@ -66,7 +66,7 @@ type workerPool struct {
 	idle atomic.Int64   // goroutines that wait for work
 }
 
-const maxIdleWorkers = 64 // other goroutines end after their attempt
+const maxIdleWorkers = 64 // further goroutines end after their attempt
 
 func newWorkerPool(run func(*inflight)) *workerPool {
 	return &workerPool{run: run, work: make(chan *inflight)}

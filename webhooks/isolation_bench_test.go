@@ -26,10 +26,10 @@ import (
 )
 
 // BenchmarkIsolation measures the time from Publish to arrival at healthy webhooks, under steady
-// load, over TLS and with the store on disk. It measures first while all webhooks are healthy,
-// which is the floor, and then after some begin to hang. "rise-ms" is the rise of the 99th
-// percentile. "rise-of-median-ms" is the rise of the median over seconds of the 99th percentile,
-// which other load on the machine disturbs less. Each webhook is a host with a separate address.
+// load, over TLS and with the store on disk. It measures first with only healthy webhooks, which
+// is the floor, and then after some begin to hang. "rise-ms" is the rise of the 99th percentile.
+// "rise-of-median-ms" is the rise of the median of the 99th percentiles of each second, which
+// other load on the machine disturbs less. Each webhook has a host with a separate address.
 // Everything runs on one machine, so goroutines and sockets include those of the receivers.
 func BenchmarkIsolation(b *testing.B) {
 	for _, c := range []*isolation{
@@ -246,7 +246,7 @@ func (c *isolation) listen(b *testing.B) string {
 	return port
 }
 
-// watch returns a function that returns the maximum numbers of goroutines and sockets since then.
+// watch begins to count goroutines and sockets. The returned function returns the maximum of each.
 func (c *isolation) watch() (peak func() (goroutines, sockets int)) {
 	var goroutines, sockets int
 	ended, done := make(chan struct{}), make(chan struct{})
@@ -269,7 +269,7 @@ func (c *isolation) watch() (peak func() (goroutines, sockets int)) {
 	}
 }
 
-// An arrival is the time of an event's arrival, and how long the event took.
+// An arrival records when an event arrived and how long it took.
 type arrival struct {
 	at   time.Time
 	took time.Duration
@@ -295,7 +295,7 @@ func (a *arrivalList) take() []arrival {
 	return list
 }
 
-// percentile returns a percentile in milliseconds.
+// percentile returns a percentile of the times taken, in milliseconds.
 func percentile(list []arrival, percent int) float64 {
 	if len(list) == 0 {
 		return 0
@@ -304,7 +304,8 @@ func percentile(list []arrival, percent int) float64 {
 	return list[min(len(list)*percent/100, len(list)-1)].took.Seconds() * 1000
 }
 
-// medianSecond returns the median over all seconds of the 99th percentile, in milliseconds.
+// medianSecond computes the 99th percentile of each second and returns the median, in
+// milliseconds.
 func medianSecond(list []arrival) float64 {
 	if len(list) == 0 {
 		return 0

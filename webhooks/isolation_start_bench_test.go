@@ -19,10 +19,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// BenchmarkIsolationAtStart measures how long one healthy webhook waits for an event next to
-// thousands that hang and have an event each. "cold-ms" is the time from the start of a process
-// with all events pending. "warm-ms" is the time from Publish, a few seconds later, when all
-// webhooks get another event. The store is on disk and attempts go over TLS; the hanging
+// BenchmarkIsolationAtStart measures how long one healthy webhook waits for an event while
+// thousands of hanging webhooks have an event each. "cold-ms" is the time from the start of a
+// process with all events pending. "warm-ms" is the time from Publish, a few seconds later, when
+// all webhooks get another event. The store is on disk and attempts go over TLS; the hanging
 // receivers accept the connection and send nothing. Everything runs on one machine.
 func BenchmarkIsolationAtStart(b *testing.B) {
 	for _, c := range []startIsolation{
@@ -109,8 +109,8 @@ func (c *startIsolation) restart(b *testing.B, store driver.WebhookStore) {
 	})
 }
 
-// publishAll publishes an event for each webhook, last for the healthy one, and returns the ID of
-// that event.
+// publishAll publishes an event for each webhook, the healthy one last, and returns the ID of the
+// last event.
 func (c *startIsolation) publishAll(b *testing.B) string {
 	inGoroutines(50, c.accounts, func(i int) { c.publish(b, c.account(i)) })
 	return c.publish(b, "well")

@@ -30,7 +30,7 @@ func (b *bubble) publishFor(account string) string {
 	return id
 }
 
-// latencies returns the time from publication to arrival for each event at the fast hosts.
+// latencies returns the time from publication to arrival of each event at a fast host.
 func (b *bubble) latencies(published map[string]time.Time) (list []time.Duration) {
 	for _, hit := range b.hits.of("") {
 		if at, ok := published[hit.id]; ok && strings.HasPrefix(hit.host, "fast") {
@@ -40,18 +40,18 @@ func (b *bubble) latencies(published map[string]time.Time) (list []time.Duration
 	return list
 }
 
-// Any number of hanging webhooks, with any backlog, does not delay the events of others. If there
-// are enough slots, there is no delay at all; otherwise only until the hanging webhooks are
-// found.
+// Hanging webhooks, in any number and with any backlog, do not delay the events of others. With
+// enough slots there is no delay at all; otherwise there is a delay only until the service has
+// found the hanging webhooks.
 func TestHangingWebhooks_AnyNumber_DoNotDelayOthers(t *testing.T) {
 	for name, test := range map[string]struct {
 		config            webhooks.Config
 		accounts          int
 		fast, slow        int
-		backlog           int           // events before they hang
-		worst, worstLater time.Duration // and after 10 s
+		backlog           int           // events published before they hang
+		worst, worstLater time.Duration // maximum latency, at first and after 10 s
 	}{
-		// A tenth of 1,000 webhooks with the default of 1,024 slots.
+		// Most cases scale 1,000 webhooks and the default 1,024 slots down to a tenth.
 		"1 of 100, 10,000 pending":        {webhooks.Config{}, 1, 99, 1, 10_000, 0, 0},
 		"50 of 1,000":                     {webhooks.Config{Concurrency: webhooks.Concurrency{Total: 102}}, 1, 95, 5, 0, 0, 0},
 		"200 of 1,000":                    {webhooks.Config{Concurrency: webhooks.Concurrency{Total: 102}}, 1, 80, 20, 0, 0, 0},
@@ -115,8 +115,8 @@ func TestHangingWebhooks_AnyNumber_DoNotDelayOthers(t *testing.T) {
 }
 
 // If slots are scarce, hanging webhooks hold at most a quarter of them, or half while nothing is
-// known about the webhooks. Their attempts beyond that are canceled, which uses up no attempt;
-// the others have their full time.
+// known about the webhooks. Attempts beyond that share are canceled, which uses up no attempt; the
+// other attempts have their full time.
 func TestSlots_Scarce_HangingWebhooksHoldAQuarter(t *testing.T) {
 	hangers := newHangers()
 	hangers.hang.Store(true)
@@ -172,8 +172,8 @@ func TestSlots_Scarce_HangingWebhooksHoldAQuarter(t *testing.T) {
 	})
 }
 
-// The same holds within an account: its hanging webhooks delay neither its other webhooks nor
-// those of other accounts.
+// The hanging webhooks of an account delay neither its other webhooks nor the webhooks of other
+// accounts.
 func TestSlots_HangingAccount_LeavesRoomForOthers(t *testing.T) {
 	hangers := newHangers()
 	hangers.hang.Store(true)
@@ -213,7 +213,7 @@ func TestSlots_HangingAccount_LeavesRoomForOthers(t *testing.T) {
 	})
 }
 
-// A slow receiver that succeeds gets events as fast as it can take them, next to others that hang.
+// A slow receiver that succeeds gets events as fast as it can take them, even while others hang.
 func TestSlowReceiver_Succeeds_IsServedAtItsPace(t *testing.T) {
 	gauge := newGauge()
 	handler := func(w http.ResponseWriter, r *http.Request) {
@@ -252,7 +252,7 @@ func TestSlowReceiver_Succeeds_IsServedAtItsPace(t *testing.T) {
 	})
 }
 
-// A receiver that hangs for a while is soon served like any other again.
+// A receiver that has stopped hanging is soon served like any other.
 func TestHangingReceiver_Recovers_IsServedAgain(t *testing.T) {
 	hangers := newHangers()
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{Total: 40}}, hangers.handle, func(b *bubble) {

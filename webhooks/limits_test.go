@@ -34,7 +34,7 @@ func (b *bubble) publishMany(n int) {
 const roundTrip = 100 * time.Millisecond
 
 // Each round trip of successes raises a webhook's cap by one, up to PerWebhook, if enough
-// deliveries are due to use it. A failure halves it.
+// deliveries are due to use it. A failure halves the cap.
 func TestCap_SuccessesAndFailures_Adapts(t *testing.T) {
 	var fails atomic.Bool
 	handler := func(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +57,7 @@ func TestCap_SuccessesAndFailures_Adapts(t *testing.T) {
 				t.Fatalf("requests in each round trip: %d, want one more in each up to 6", counts)
 			}
 		}
-		// Attempts of the same round trip that ended before the failure are not affected; later ones
+		// Attempts of the same round trip that ended before the failure are not affected; later attempts
 		// may raise the cap again, by at most one.
 		if after := min(counts[10], counts[11]); after < 3 || after > 4 || counts[15] != 6 {
 			t.Errorf("requests in each round trip, one of which fails after the tenth: %d", counts)
@@ -113,8 +113,8 @@ func TestCap_Backlog_CausesNoBurst(t *testing.T) {
 	})
 }
 
-// checkNoBurst fails the test if a round trip has more than most hits, or more than one hit more
-// than any round trip before. The first round trip may have up to first hits.
+// checkNoBurst fails the test if a round trip has more than most hits, or exceeds the highest
+// earlier round trip by more than one hit. The first round trip may have up to first hits.
 func checkNoBurst(t *testing.T, list []hit, begin time.Time, step time.Duration, first, most int) {
 	t.Helper()
 	counts := arrivals(list, begin, step)
@@ -231,7 +231,8 @@ func TestRestart_Backlog_CausesNoBurst(t *testing.T) {
 	}
 }
 
-// A receiver that is up and down alternately gets everything, without a burst when it comes back.
+// A receiver that alternates between up and down gets everything, without a burst when it comes
+// back.
 func TestFlappingReceiver_GetsEverythingWithoutBurst(t *testing.T) {
 	gauge := newGauge()
 	handler := func(w http.ResponseWriter, r *http.Request) {

@@ -70,14 +70,14 @@ func (s *WebhookService) AllEvents(ctx context.Context, account string, query Ev
 	})
 }
 
-// The lists of webhooks of all accounts are for the host's operators. They do not check the
+// The following lists cover all accounts and are for the host's operators. They do not check the
 // account, so do not use them to answer an account's request.
 
 // AllFailing returns an iterator over the failing webhooks of all accounts. A webhook is failing
-// if all its attempts since FailingSince failed, for at least two events (FailedAgain). Webhooks
-// that are off or on hold are left out. The newest webhook comes first, not the first to fail.
-// [WebhookService.WebhookStats] returns when each will be disabled. The iterator stops after the
-// first error.
+// if all its attempts since FailingSince have failed, and at least two events were affected
+// (FailedAgain). Webhooks that are off or on hold are left out. The newest webhook comes first,
+// not the first to fail. [WebhookService.WebhookStats] returns when each will be disabled. The
+// iterator stops after the first error.
 func (s *WebhookService) AllFailing(ctx context.Context) iter.Seq2[Webhook, error] {
 	now := s.now()
 	return s.allAcross("failing", func(query driver.ListQuery) ([]Webhook, error) { return s.store.FailingWebhooks(ctx, now, query) })
@@ -95,7 +95,7 @@ func (s *WebhookService) AllHeld(ctx context.Context) iter.Seq2[Webhook, error] 
 	return s.allAcross("held", func(query driver.ListQuery) ([]Webhook, error) { return s.store.HeldWebhooks(ctx, query) })
 }
 
-// allAcross returns an iterator over webhooks of all accounts, which read returns page by page.
+// allAcross returns an iterator over webhooks of all accounts. It calls read for each page.
 func (s *WebhookService) allAcross(which string, read func(driver.ListQuery) ([]Webhook, error)) iter.Seq2[Webhook, error] {
 	return input.Pages(func(after string) ([]Webhook, string, error) {
 		page, err := s.list(WebhookQuery{After: after, Limit: pageSize}, which, read)

@@ -176,10 +176,10 @@ const (
 type storeClock struct {
 	store  driver.WebhookStore
 	logger *slog.Logger
-	said   time.Time // the last warning
+	said   time.Time // time of the last warning
 }
 
-// now returns the time by the store's clock.
+// now returns the time of the store's clock.
 func (c *storeClock) now(ctx context.Context) (time.Time, error) {
 	asked := time.Now()
 	now, err := c.store.Now(ctx)

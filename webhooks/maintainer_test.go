@@ -30,7 +30,7 @@ func (*concurrentPurge) Capabilities() capability.Set {
 	return capability.Set{PurgesConcurrently: true}
 }
 
-// If purges block other callers, these have four fifths of the time, otherwise half.
+// Purges take a fifth of the time if they block other callers, and half of it otherwise.
 func TestPauseBetweenPurges(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		run := func(store driver.WebhookStore) {

@@ -44,8 +44,8 @@ func say(text string) func(net.Conn) {
 	return func(conn net.Conn) { _, _ = io.WriteString(conn, text) }
 }
 
-// A 2xx in the status line is success, and is known within about a second, whatever the receiver
-// does afterwards.
+// A 2xx in the status line is reported as success within about a second, even if the receiver
+// misbehaves afterwards.
 func TestStatus2xx_AnyBody_IsSuccess(t *testing.T) {
 	t.Parallel()
 	const ok = "HTTP/1.1 200 OK\r\n"
@@ -168,7 +168,7 @@ func TestReceiver_NoFinalResponse_AttemptFails(t *testing.T) {
 	}
 }
 
-// A response's header may have 16 KiB, which is more than real receivers send.
+// A response header may have up to 16 KiB, which is more than real receivers send.
 func TestHeadersAreBounded(t *testing.T) {
 	t.Parallel()
 	for size, want := range map[int]driver.Effect{12 << 10: driver.Deliver, 20 << 10: driver.Retry} {
@@ -179,7 +179,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	}
 }
 
-// reset closes a connection with an error for the other side.
+// reset closes a connection so that the other side gets an error.
 func reset(conn net.Conn) {
 	raw := conn.(interface{ NetConn() net.Conn }).NetConn()
 	_ = raw.(*net.TCPConn).SetLinger(0)
@@ -208,7 +208,7 @@ func TestSwitchingProtocols_DoesNotBlockAttempt(t *testing.T) {
 	}
 }
 
-// An attempt takes no longer than the timeout, whichever part of it is slow.
+// An attempt takes no longer than the timeout, regardless of which part is slow.
 func TestTimeout_BoundsWholeAttempt(t *testing.T) {
 	t.Parallel()
 	const timeout = 300 * time.Millisecond

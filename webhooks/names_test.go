@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/internal/testdir"
 )
 
-// hosts are the names in the tests' name server.
+// hosts holds the names that the test name server knows, with their addresses.
 var hosts = map[string][]netip.Addr{
 	"hooks.example.com":   {netip.MustParseAddr("127.0.0.1")},
 	"other.example.com":   {netip.MustParseAddr("127.0.0.1")},
@@ -50,12 +50,12 @@ func lookups(name string) int {
 	return turns.lookups[name]
 }
 
-// nameOf returns a name that has only this address.
+// nameOf returns a name that resolves only to addr.
 func nameOf(addr netip.Addr) string {
 	return hex.EncodeToString(addr.AsSlice()) + ".addr.example.com"
 }
 
-// addresses returns a name's addresses of one kind, and the response code.
+// addresses returns a name's addresses for one record type, and the response code.
 func addresses(name string, kind uint16) (addrs []netip.Addr, code uint16) {
 	var known bool
 	if digits, isAddr := strings.CutSuffix(name, ".addr.example.com"); isAddr {
@@ -82,10 +82,10 @@ func addresses(name string, kind uint16) (addrs []netip.Addr, code uint16) {
 	return slices.DeleteFunc(slices.Clone(addrs), func(addr netip.Addr) bool { return addr.Is4() != (kind == typeA) }), 0
 }
 
-// proxied counts the connections to the proxy in the environment.
+// proxied counts the connections to the proxy that the environment names.
 var proxied atomic.Int64
 
-// TestMain sets up a name server and an environment with a proxy before anything can use the real
+// TestMain sets up a name server and an environment with a proxy before any test can use the real
 // ones.
 func TestMain(m *testing.M) {
 	testdir.InMemory()
@@ -174,7 +174,7 @@ func respond(query []byte) []byte {
 		answers = binary.BigEndian.AppendUint16(answers, uint16(len(addr.AsSlice())))
 		answers = append(answers, addr.AsSlice()...)
 	}
-	const recursive = 0x8180 // a response
+	const recursive = 0x8180 // response, recursion desired and available
 	reply := append([]byte{}, query[:2]...)
 	for _, field := range []uint16{recursive | code, 1, uint16(len(addrs)), 0, 0} {
 		reply = binary.BigEndian.AppendUint16(reply, field)

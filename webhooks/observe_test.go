@@ -103,7 +103,7 @@ func TestObserver_Slow_DelaysNoDelivery(t *testing.T) {
 	})
 }
 
-// Results recorded at the end of a drain that took too long are reported nevertheless.
+// Results that are recorded at the end of a drain that took too long are still reported.
 func TestObserver_LongDrain_ReportsLateResults(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		const events = 3

@@ -13,9 +13,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// For an outage of the store of any length and kind, nothing is sent twice and no attempt is used
-// up. Leases of deliveries whose results are not recorded must not run out, because of a trial
-// claim or of claims after the outage.
+// During a store outage of any length and kind, nothing is sent twice and no attempt is used up.
+// Neither a trial claim nor the claims after the outage may send a delivery again whose result is
+// not recorded yet.
 func TestStoreOutage_AnyLength_SendsNothingTwice(t *testing.T) {
 	for name, outage := range map[string]struct {
 		claim, settle error
@@ -105,8 +105,8 @@ func testOutage(t *testing.T, length time.Duration, breaker func(*bubble) func(o
 	})
 }
 
-// If the store refuses one settlement for long, its event is not sent again, and all others
-// continue.
+// If the store refuses one settlement for long, its event is not sent again, and all other
+// deliveries continue.
 func TestSettle_RefusedForLong_SendsNothingAgain(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		poison := b.subscribe("a").ID

@@ -33,7 +33,7 @@ func (b *bubble) beginOutage() (claims func() []time.Time) {
 	}
 }
 
-// While claims fail, they are repeated with growing pauses. After that everything resumes.
+// While claims fail, they are repeated with growing pauses. Once they succeed, everything resumes.
 func TestStoreOutage_ClaimsFail_AreRetriedWithGrowingPauses(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		claimsSince := b.beginOutage()
@@ -92,8 +92,9 @@ func TestStoreOutage_Publishing_CausesNoClaims(t *testing.T) {
 	})
 }
 
-// If the store has made deliveries due although it returned an error, they are found at once, not
-// by chance an hour later. A caller that tries again may find nothing to do.
+// If the store has made deliveries due although it returned an error, the service finds them at
+// once, not by chance an hour later. Repeating the call may not help, because there may be nothing
+// left to do.
 func TestStoreOutage_ChangeMadeDespiteError_IsFound(t *testing.T) {
 	for name, do := range map[string]func(*bubble, webhooks.Webhook, string) error{
 		"Publish": func(b *bubble, _ webhooks.Webhook, _ string) error {
@@ -172,8 +173,8 @@ func TestStoreOutage_SettlementsFailBriefly_SendsOnce(t *testing.T) {
 	})
 }
 
-// The same holds for an outage of an hour. Failures of the store do not count against a receiver.
-// Except for occasional trials, nothing is attempted meanwhile.
+// Results are also recorded after an outage of an hour. Failures of the store do not count against
+// a receiver. During the outage, nothing is attempted except occasional trials.
 func TestStoreOutage_SettlementsFailForAnHour_SendsOnce(t *testing.T) {
 	// Even an error that looks like a canceled context does not cause polling.
 	outage := fmt.Errorf("%w: %w", errOutage, context.Canceled)
@@ -202,7 +203,8 @@ func TestStoreOutage_SettlementsFailForAnHour_SendsOnce(t *testing.T) {
 	})
 }
 
-// A settlement that the store always refuses does not delay others, in whichever batch it is.
+// A settlement that the store always refuses does not delay others, regardless of the batch that
+// it is in.
 func TestSettle_OneOfManyRefused_DoesNotDelayOthers(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		for i := range 100 {
@@ -223,8 +225,8 @@ func TestSettle_OneOfManyRefused_DoesNotDelayOthers(t *testing.T) {
 		if n := b.store.refusals(); n > 60 {
 			t.Errorf("%d calls were refused", n)
 		}
-		// Later events are as fast as before, except for those in the same batch as another try of the
-		// refused settlement.
+		// Later events are as fast as before, unless they share a batch with another try of the refused
+		// settlement.
 		late := 0
 		for range 80 {
 			time.Sleep(2 * time.Second)
@@ -251,7 +253,7 @@ func TestSettle_OneOfManyRefused_DoesNotDelayOthers(t *testing.T) {
 	})
 }
 
-// The same holds if the refused settlement is the only one.
+// A refused settlement does not delay later ones even if it is alone in its batch.
 func TestSettle_SingleOneRefused_DoesNotDelayOthers(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1}}, status(http.StatusOK), func(b *bubble) {
 		poison := b.subscribe("a").ID
@@ -292,7 +294,7 @@ func (hung) Settle(ctx context.Context, _ []driver.AttemptResult, _ []driver.Hea
 	return driver.Settled{}, ctx.Err()
 }
 
-// If Run ends during a claim, this is not logged as a failure.
+// A Run that ends during a claim does not log a failure.
 func TestRun_EndsDuringClaim_LogsNoFailure(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		logs := &testlog.Book{}
@@ -365,7 +367,7 @@ func TestStoreOutage_Draining_RunReturns(t *testing.T) {
 	})
 }
 
-// A panic anywhere in an attempt is one failed attempt of one delivery.
+// A panic anywhere in an attempt counts as one failed attempt of one delivery.
 func TestAttempt_Panics_CountsAsFailed(t *testing.T) {
 	inBubble(t, webhooks.Config{Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
@@ -390,8 +392,8 @@ func TestAttempt_Panics_CountsAsFailed(t *testing.T) {
 	})
 }
 
-// An unreadable record causes a failed attempt, since it may become readable again. The delivery
-// ends as dead, and delays no other.
+// An unreadable record counts as a failed attempt, and is retried because it may become readable
+// again. In the end the delivery is dead. It delays no other delivery.
 func TestAttempt_UnreadableRecord_CountsAsFailed(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1}, Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Minute}}}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
@@ -453,7 +455,7 @@ func TestDispatcher_RecordFromNewerVersion_IsReleased(t *testing.T) {
 	}
 }
 
-// A webhook without a secret, or with an invalid URL, fails visibly.
+// Attempts for a webhook without a secret, or with an invalid URL, fail with a visible error.
 func TestUnusableWebhook_FailsVisibly(t *testing.T) {
 	for reason, spoil := range map[string]func(*driver.LoadedDelivery){
 		"no usable signing secret": func(l *driver.LoadedDelivery) { l.Webhook.Secret = webhooks.Webhook{}.Secret },

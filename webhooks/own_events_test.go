@@ -21,7 +21,7 @@ import (
 
 const typeTeamCreated webhooks.EventType = "teams.created"
 
-// A teamCreated is a host's payload.
+// A teamCreated is an event payload that a host defines.
 type teamCreated struct {
 	TeamID string `json:"teamId"`
 	Name   string `json:"name"`
@@ -29,7 +29,7 @@ type teamCreated struct {
 
 func (teamCreated) EventType() webhooks.EventType { return typeTeamCreated }
 
-// ownData is a payload whose encoding is the result of the function.
+// ownData is a payload that encodes to the result of marshal.
 type ownData struct{ marshal func() ([]byte, error) }
 
 func (ownData) EventType() webhooks.EventType  { return typeTeamCreated }
@@ -54,7 +54,7 @@ var (
 	}
 )
 
-// withTeams returns a Config that declares the event, and the Option that declares its scope.
+// withTeams returns a Config that declares teamCreated, and the Option that declares its scope.
 func withTeams(tb testing.TB) (webhooks.Config, driver.Option) {
 	tb.Helper()
 	vocabulary, err := scopes.NewVocabulary(readTeams)
@@ -112,7 +112,7 @@ func TestOwnEvent_Invalid_ReturnsError(t *testing.T) {
 	wantInvalid(t, err, "data")
 }
 
-// teamWithBalance embeds a payload of section 6, whose rules do not apply to it.
+// teamWithBalance embeds a payload type of section 6, but the rules for that type do not apply.
 type teamWithBalance struct {
 	*alerts.BalanceLow
 	TeamID string `json:"teamId"`
@@ -211,8 +211,8 @@ func TestOwnEvents_CanBeSubscribedTo(t *testing.T) {
 	}
 }
 
-// TestWithdrawnEvents subscribes to a type, publishes an event of it, and then removes its
-// declaration.
+// TestWithdrawnEvents subscribes to a type, publishes an event of that type, and then removes the
+// type's declaration.
 func TestWithdrawnEvents(t *testing.T) {
 	store := newLedger()
 	receiver := newReceiver(t, func(http.ResponseWriter, *http.Request) {})
@@ -248,7 +248,7 @@ func TestWithdrawnEvents(t *testing.T) {
 	if got := service.ReadScopes(kept.Events); got != scopes.All() {
 		t.Errorf("it takes %q", got)
 	}
-	// A webhook may keep undeclared types that it has, but cannot add others.
+	// A webhook may keep its undeclared types, but cannot add others.
 	if _, err := service.Update(t.Context(), account, webhook.ID, webhooks.UpdateParams{Events: []webhooks.EventType{alerts.TypeFilesExpiring, typeTeamCreated}}); err != nil {
 		t.Error(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// broken runs test with a webhook with a backlog that has been down for an hour, on each store
-// that can be used in a bubble. events are the events of the backlog; the first delivery is dead.
+// broken runs test once for each store that can be used in a bubble. The webhook's receiver has
+// been down for an hour. events are the webhook's backlog; the first delivery is dead.
 func broken(t *testing.T, hangs bool, test func(b *bubble, o *outage, webhook webhooks.Webhook, events []string)) {
 	for name, open := range map[string]func(t *testing.T) store.Store{
 		"memory": func(*testing.T) store.Store { return memory.New() },
@@ -69,8 +69,8 @@ func (b *bubble) must(err error) {
 	}
 }
 
-// After a receiver was repaired, each action of a person makes the service send it something
-// within a second, although its next probe is a minute away, even while an attempt hangs.
+// After a receiver is repaired, each of these user actions makes the service send it a request
+// within a second, although the next probe is a minute away, and even while an attempt hangs.
 func TestProbe_ReceiverRepaired_SendsWithinASecond(t *testing.T) {
 	for name, press := range map[string]func(b *bubble, webhook webhooks.Webhook, events []string) (first string){
 		"a test event": func(b *bubble, webhook webhooks.Webhook, _ []string) string {
@@ -143,8 +143,8 @@ func backlogOf(b *bubble, webhook webhooks.Webhook) int {
 	return stats.Pending
 }
 
-// For any number of requests, a receiver that is down gets one requested attempt per second, with
-// only a few in flight at once. After that the pauses between probes are as before.
+// However many attempts users request, a receiver that is down gets one requested attempt per
+// second, with only a few in flight at once. Afterwards the pauses between probes are as before.
 func TestProbe_ReceiverDown_IsNotFlooded(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		t.Run(map[bool]string{false: "failing", true: "hanging"}[hangs], func(t *testing.T) {

@@ -30,8 +30,8 @@ func owedTo(tb testing.TB, s *webhooks.WebhookService, event string) []string {
 	return ids
 }
 
-// An event goes to the webhooks of its account that are active and subscribed to its type at that
-// moment.
+// An event goes to the webhooks of its account that are active and subscribed to its type when it
+// is published.
 func TestPublishMatchesWebhooks(t *testing.T) {
 	service := newClocked(t)
 	create := func(account string, events ...webhooks.EventType) string {

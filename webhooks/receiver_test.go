@@ -21,14 +21,14 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// secretPath ends the URL of every webhook in the tests. Its path and query must appear nowhere
+// secretPath is the end of every webhook URL in the tests. Its path and query must appear nowhere
 // except in the request.
 const secretPath = "/SENTINEL/hooks?token=SENTINEL"
 
 // A receiver is an HTTPS server that records requests.
 type receiver struct {
 	address string
-	conns   atomic.Int64 // accepted
+	conns   atomic.Int64 // accepted connections
 
 	mu  sync.Mutex
 	got []received
@@ -163,13 +163,13 @@ func (r *receiver) requests() []received {
 	return append([]received(nil), r.got...)
 }
 
-// A ledger is a store that reports every result.
+// A ledger is a store that sends every recorded result to a channel.
 type ledger struct {
 	driver.WebhookStore
 	settled chan result
 }
 
-// A result is the result of an attempt, with the reason if it disabled the webhook.
+// A result is an attempt's result. If it disabled the webhook, off is the reason.
 type result struct {
 	driver.AttemptResult
 	off webhooks.OffReason
@@ -191,7 +191,7 @@ func (l *ledger) Settle(ctx context.Context, results []driver.AttemptResult, hea
 	return settled, err
 }
 
-// next returns the next result.
+// next waits for the next result and returns it.
 func (l *ledger) next(tb testing.TB) result {
 	tb.Helper()
 	select {
@@ -206,7 +206,7 @@ func (l *ledger) next(tb testing.TB) result {
 // unhurried is a timeout that attempts do not reach even on a slow machine.
 const unhurried = time.Minute
 
-// reaching returns a config that reaches the tests' receivers.
+// reaching returns a config for a service that can reach the test receivers.
 func reaching(logs *testlog.Book) webhooks.Config {
 	return webhooks.Config{
 		Outbound: webhooks.Outbound{AllowNetworks: loopback, RootCAs: trusted().pool(), Timeout: unhurried}, Retry: webhooks.RetryPolicy{Delays: []time.Duration{time.Hour}}, Logger: logs.Logger(),
@@ -239,7 +239,7 @@ func attempt(t *testing.T, url string, change func(*webhooks.Config)) result {
 	return settlement
 }
 
-// try makes one attempt at the URL. The service might not allow a webhook with this URL.
+// try makes one attempt at the URL, even if the service would refuse a webhook with this URL.
 func try(t *testing.T, service *webhooks.WebhookService, url string) webhooks.Attempt {
 	t.Helper()
 	got := service.Attempt(t.Context(), &webhooks.Task{
@@ -253,7 +253,7 @@ func try(t *testing.T, service *webhooks.WebhookService, url string) webhooks.At
 	return got
 }
 
-// checkRecord fails the test unless the attempt log has the result of the attempt.
+// checkRecord fails the test unless the delivery's attempt log shows the result.
 func checkRecord(t *testing.T, got webhooks.Delivery, want result) {
 	t.Helper()
 	state := map[driver.Effect]webhooks.DeliveryState{

@@ -23,7 +23,7 @@ var errNoSecret = outbound.Failure{Kind: outbound.KindInternal, Text: "no usable
 // A receiver holds the target and signer for a webhook. It is valid until the webhook's URL or
 // signing secrets change.
 type receiver struct {
-	webhook  atomic.Pointer[Webhook] // the last state of the webhook for which r was valid
+	webhook  atomic.Pointer[Webhook] // the latest webhook state for which r is known to be valid
 	previous signing.Secret          // zero if the previous secret does not sign
 	signer   *signing.Signer
 	target   *outbound.Target

@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A recovered receiver gets all pending events, including those of probes, whose next attempts
-// are minutes or hours away.
+// A receiver that works again gets all pending events at once, including the events that were used
+// as probes, although their next attempts are minutes or hours away.
 func TestRecoveredReceiver_EventsWaitForRetry_GetsThemAtOnce(t *testing.T) {
 	for _, length := range []time.Duration{20 * time.Second, 75 * time.Second, 20 * time.Minute, day} {
 		t.Run(length.String(), func(t *testing.T) {
@@ -43,8 +43,8 @@ func TestRecoveredReceiver_EventsWaitForRetry_GetsThemAtOnce(t *testing.T) {
 	}
 }
 
-// Events that a receiver always refuses mostly keep their schedule: at most every other attempt
-// is early, however often other events succeed.
+// If a receiver always refuses some events, these mostly keep their schedule: at most every other
+// attempt is early, no matter how often other events succeed.
 func TestRefusedEvents_OthersSucceedBetween_KeepHalfOfTheirSchedule(t *testing.T) {
 	refused := make(map[string]bool)
 	var mu atomic.Pointer[map[string]bool]
@@ -110,7 +110,7 @@ func TestRecoveredReceiver_AskedToWait_WaitsAsLong(t *testing.T) {
 	})
 }
 
-// A recovery of pending events makes them due, whether or not the receiver has recovered.
+// Recover makes pending events due at once, whether or not the receiver works again.
 func TestRecover_PendingEvents_AreAttemptedNow(t *testing.T) {
 	var down atomic.Bool
 	handler := func(w http.ResponseWriter, _ *http.Request) {

@@ -31,13 +31,13 @@ func (s *WebhookService) Release(ctx context.Context, account, webhookID string)
 	return webhook, nil
 }
 
-// releaseStep is the number of webhooks that ReleaseAll releases at once, so that they share
-// commits and do not block other calls for long.
+// releaseStep is the number of webhooks that ReleaseAll releases concurrently: enough to share
+// commits, and few enough not to block other calls for long.
 const releaseStep = 64
 
 // ReleaseAll releases all webhooks of all accounts that are on hold, like
 // [WebhookService.Release], and returns the number of webhooks released. If it returns an error,
-// or ctx ends, these webhooks stay released: call it again for the rest.
+// or ctx ends, the webhooks released so far stay released; call ReleaseAll again for the rest.
 func (s *WebhookService) ReleaseAll(ctx context.Context) (released int, err error) {
 	query := WebhookQuery{Limit: releaseStep}
 	for {

@@ -26,8 +26,8 @@ func hold(tb testing.TB, store driver.WebhookStore, webhook webhooks.Webhook) {
 	noError(tb, err)
 }
 
-// Nothing is sent to a webhook on hold, whatever is requested, and it is not disabled meanwhile.
-// After its release everything is sent.
+// While a webhook is on hold, nothing is sent to it, even on request, and it is not disabled.
+// After its release, everything is sent.
 func TestHold_SendsNothing(t *testing.T) {
 	diary := &diary{}
 	config := webhooks.Config{Observe: diary.observer(), Retention: webhooks.Retention{Payloads: 60 * day}}
@@ -40,7 +40,7 @@ func TestHold_SendsNothing(t *testing.T) {
 		webhook := b.subscribe("a")
 		b.start()
 		before := []string{b.publish(), b.publish()}
-		time.Sleep(3 * time.Hour) // both have failed
+		time.Sleep(3 * time.Hour) // both events have failed
 		hold(b, b.store, webhook)
 		tried := len(b.hits.of("a"))
 		later := b.publish()
@@ -151,7 +151,7 @@ func (c *cutting) HeldWebhooks(ctx context.Context, page driver.ListQuery) ([]we
 }
 
 // BenchmarkReleaseAll releases 10,000 webhooks with 100 pending deliveries each, in a file. It
-// reports the longest time of a Publish during that, and before for comparison.
+// reports the longest time that a Publish takes during the release and, for comparison, before it.
 func BenchmarkReleaseAll(b *testing.B) {
 	if testing.Short() {
 		b.Skip("publishes a million deliveries")

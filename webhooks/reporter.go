@@ -96,7 +96,7 @@ func began(observed bool) time.Time {
 	return time.Now()
 }
 
-// claimed reports a call of the store's Load, made at begun, to the Observer.
+// claimed reports to the Observer a call of the store's Load that began at begun.
 func (r *reporter) claimed(begun time.Time, limit, claimed int, err error) {
 	if r.observer.Claimed != nil {
 		r.tellClaimed(begun, limit, claimed, err)
@@ -108,7 +108,7 @@ func (r *reporter) tellClaimed(begun time.Time, limit, claimed int, err error) {
 	r.Add(func() { r.observer.Claimed(c) })
 }
 
-// called reports a call of the store's Settle, made at begun, to the Observer.
+// called reports to the Observer a call of the store's Settle that began at begun.
 func (r *reporter) called(begun time.Time, size, stale int, err error) {
 	if r.observer.Settled != nil {
 		r.tellSettled(begun, size, stale, err)
@@ -120,7 +120,7 @@ func (r *reporter) tellSettled(begun time.Time, size, stale int, err error) {
 	r.Add(func() { r.observer.Settled(s) })
 }
 
-// published reports a store call made at begun, which stored events, to the Observer.
+// published reports to the Observer a store call that began at begun and stored events.
 func (r *reporter) published(ctx context.Context, begun time.Time, account string, deliveries int, err error, events ...*EncodedEvent) {
 	if r.observer.Published != nil && len(events) > 0 {
 		r.tellPublished(ctx, begun, account, deliveries, err, events)

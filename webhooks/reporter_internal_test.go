@@ -42,8 +42,8 @@ func TestNoObserverCostsNothing(t *testing.T) {
 	}
 }
 
-// The log line of an attempt without a response must have no status, and that of the last attempt
-// no wait before the next one.
+// The log line must omit the status if there was no response, and the wait if there is no next
+// attempt.
 func TestLogAttempt_LastAttemptWithoutResponse_OmitsStatusAndRetryAfter(t *testing.T) {
 	var out bytes.Buffer
 	r := newReporter(nil, Config{Logger: slog.New(slog.NewTextHandler(&out, nil))})
@@ -62,8 +62,8 @@ func TestLogAttempt_LastAttemptWithoutResponse_OmitsStatusAndRetryAfter(t *testi
 	}
 }
 
-// BenchmarkNoObserver calls the functions directly, as the service does: a call through a
-// variable would take as long as everything else. The floor is an empty loop.
+// BenchmarkNoObserver calls the functions directly, as the service does: a call through a variable
+// would take as long as everything else. For comparison, the floor is an empty loop.
 func BenchmarkNoObserver(b *testing.B) {
 	r := newReporter(nil, Config{})
 	encoded := EncodedEvent{ID: "evt_1", Body: body}

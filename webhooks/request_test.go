@@ -39,7 +39,8 @@ func TestMaxPerAccount(t *testing.T) {
 	}
 }
 
-// A repeated creation creates nothing, and returns no secret.
+// A creation that is repeated with the same idempotency key creates nothing, and returns no
+// secret.
 func TestCreate_Repeated_CreatesNothing(t *testing.T) { testbubble.Run(t, testCreateAgain) }
 
 func testCreateAgain(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// However many redeliveries an account requests, those of other accounts are attempted within a
-// second, even to a receiver that was down.
+// However many redeliveries one account requests, a redelivery for another account is attempted
+// within a second, even if its receiver was down.
 func TestRedeliver_OthersRedeliverToHangingReceivers_StartsWithinASecond(t *testing.T) {
 	for _, concurrency := range []int{8, 64, 1024} {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestRedeliver_OthersRedeliverToHangingReceivers_StartsWithinASecond(t *test
 			retries := []time.Duration{time.Second, time.Second, time.Second, time.Second, time.Second, time.Hour}
 			inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{Total: concurrency}, Retry: webhooks.RetryPolicy{Delays: retries}}, handler, func(b *bubble) {
 				var slow []webhooks.Webhook
-				for i := range 60 { // too few to know the usual latency
+				for i := range 60 { // too few for the service to know the usual latency
 					slow = append(slow, b.subscribeFor("loops", fmt.Sprint("slow", i)))
 				}
 				down := b.subscribeFor("other", "down")

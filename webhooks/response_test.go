@@ -96,7 +96,7 @@ func TestResponse_Incomplete_IsRecorded(t *testing.T) {
 	}
 }
 
-// Many receivers echo the request, or the signature that they expected.
+// Many receivers echo the request or the expected signature.
 func TestResponse_EchoedSecrets_AreRedacted(t *testing.T) {
 	t.Parallel()
 	secret := signing.NewSecret()

@@ -8,29 +8,30 @@ import (
 	"github.com/storageapi/storageapi/internal/input"
 )
 
-// Retention sets how long records of events are kept after their publication; negative: forever.
-// [WebhookService.Run] removes older records in small steps. Ages use the store's clock. With a
-// store in this process, a forward jump of the system clock counts only once it has lasted a day,
-// see [driver.History.Purge].
+// Retention sets how long the records of an event are kept after its publication. Negative means
+// forever. [WebhookService.Run] removes older records in small steps. Ages use the store's clock.
+// With a store in this process, a forward jump of the system clock counts only once it has lasted
+// a day, see [driver.History.Purge].
 type Retention struct {
 	// Payloads is how long the bodies of events are kept. After this time no attempt is made: a
 	// pending delivery ends as dead, see [ClassExpired]. The body is removed 15 minutes later, or
-	// twice [Outbound.Timeout] later if that is longer, when no earlier attempt can still be
-	// running. Payloads must be longer than the sum of [RetryPolicy.Delays]. Default: 30 days.
+	// twice [Outbound.Timeout] later if that is longer, so that no attempt can still be running.
+	// Payloads must be longer than the sum of [RetryPolicy.Delays]. Default: 30 days.
 	Payloads time.Duration
 
-	// Attempts is how long listed deliveries and attempts, and finished recoveries, are kept. At
-	// least Payloads. Default: 90 days, or Payloads if that is longer.
+	// Attempts is how long deliveries and their attempts can be listed, and how long finished
+	// recoveries are kept. It must be at least Payloads. Default: 90 days, or Payloads if that is
+	// longer.
 	Attempts time.Duration
 
-	// EventIDs is how long the IDs are kept that find events and detect repeated publications. At
-	// least Payloads. Default: 90 days, or Payloads if that is longer.
+	// EventIDs is how long event IDs are kept. They are used to look up events and to detect repeated
+	// publications. It must be at least Payloads. Default: 90 days, or Payloads if that is longer.
 	EventIDs time.Duration
 
 	// Audit is how long audit entries about keys and webhooks are kept after they were stored. Run
-	// also removes entries that the host has not received yet. At least 14 days, so that a key's
-	// expiry is not announced twice. Raise it if a regulation requires a longer audit log. Default:
-	// 365 days.
+	// also removes entries that the host has not received yet. It must be at least 14 days, so that a
+	// key's expiry is not announced twice. Raise it if a regulation requires a longer audit log.
+	// Default: 365 days.
 	Audit time.Duration
 }
 
@@ -63,8 +64,9 @@ func (r Retention) withDefaults(retries []time.Duration, jitter float64) (Retent
 func (r *Retention) expires(age time.Duration) bool { return r.Payloads >= 0 && age > r.Payloads }
 
 // margin returns how long bodies are kept after the last attempts may begin. It is longer than an
-// attempt takes from load to record, because a store ends pending deliveries without knowing
-// about running attempts. Only tests set Payloads shorter than the margin.
+// attempt takes, from loading the delivery to recording the result, because a store ends pending
+// deliveries without knowing about running attempts. Only tests set Payloads shorter than the
+// margin.
 func (r *Retention) margin(timeout time.Duration) time.Duration {
 	return min(max(15*time.Minute, 2*timeout), r.Payloads)
 }

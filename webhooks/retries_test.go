@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A receiver that never succeeds gets each attempt of the schedule, within ±20 %, and no further
-// ones.
+// A receiver that never succeeds gets each scheduled attempt, with waits within ±20 %, and no
+// more.
 func TestRetriesUntilDead(t *testing.T) {
 	for name, schedule := range map[string][]time.Duration{
 		"default": nil, "short": {10 * time.Second, time.Minute}, "none": {}, "at once": {0, 0},
@@ -126,7 +126,7 @@ func TestInactiveWebhook_DeliveriesStayPending(t *testing.T) {
 		}
 		active(false)
 		b.start()
-		time.Sleep(100*time.Hour + time.Minute) // between two rounds
+		time.Sleep(100*time.Hour + time.Minute) // no regular round is due now
 		b.wantState(event, webhooks.Pending, 0)
 		active(true)
 		synctest.Wait()

@@ -35,7 +35,7 @@ func TestNextRetry_StaysWithinJitter(t *testing.T) {
 		if shortest < base*8/10 || longest > base*12/10 {
 			t.Errorf("after attempt %d: %v to %v, want %v ±20 %%", attempt, shortest, longest, base)
 		}
-		if shortest > base*85/100 || longest < base*115/100 { // 1 in 10⁹⁰
+		if shortest > base*85/100 || longest < base*115/100 { // happens by chance once in 10⁹⁰
 			t.Errorf("after attempt %d: %v to %v, which is hardly jitter", attempt, shortest, longest)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// The new secret is valid at once, and the previous one until the end of the grace period. There
-// are never more than two.
+// The new secret is valid at once, and the previous secret until the end of the grace period. At
+// most two secrets are valid.
 func TestRotateSecret(t *testing.T) {
 	clock := testclock.At(noon.Add(1_700_000))
 	store := memory.New()
@@ -78,8 +78,8 @@ func TestRotateSecret(t *testing.T) {
 	wantInvalid(t, err, "Grace")
 }
 
-// Both secrets sign during the grace period, and only the new one afterwards, regardless of when
-// the event was published and the attempt claimed.
+// Both secrets sign during the grace period, and only the new secret afterwards, regardless of
+// when the event was published and the attempt claimed.
 func TestRotateSecret_GracePeriod_BothSecretsSign(t *testing.T) {
 	var failing atomic.Bool
 	failing.Store(true)
@@ -97,7 +97,7 @@ func TestRotateSecret_GracePeriod_BothSecretsSign(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Hour) // the second after 10 min, the third after 30 min
+		time.Sleep(time.Hour) // the second attempt is made after 10 min, the third after 30 min
 		stop()
 		secrets := map[string]signing.Secret{"old": webhook.Secret, "new": rotated.Secret}
 		want := []string{"old", "new old", "new"}

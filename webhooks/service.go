@@ -21,9 +21,9 @@ import (
 // A WebhookService manages webhooks, publishes events and delivers them to webhooks. It is safe for
 // concurrent use.
 //
-// Its methods return wrapped errors: [apierr.ErrNotFound], [apierr.ErrLimit], [apierr.ErrIdempotencyMismatch] and
-// [apierr.ErrCreatedThenDeleted] to branch on, and a [*apierr.ValidationError] for invalid input. Any other error
-// is a failure.
+// Its methods return wrapped errors. Callers can branch on [apierr.ErrNotFound],
+// [apierr.ErrLimit], [apierr.ErrIdempotencyMismatch] and [apierr.ErrCreatedThenDeleted]. A
+// [*apierr.ValidationError] reports invalid input. Any other error is a failure.
 type WebhookService struct {
 	store      driver.WebhookStore
 	guard      *outbound.Guard
@@ -43,8 +43,8 @@ type WebhookService struct {
 }
 
 // New returns a WebhookService that keeps its records in store. The caller closes the store after
-// Run has returned. New starts nothing: see [WebhookService.Run]. The error names the invalid
-// field of config.
+// Run has returned. New starts nothing; call [WebhookService.Run]. If config is invalid, the error
+// names the field.
 func New(store driver.WebhookStore, config Config, options ...driver.Option) (*WebhookService, error) {
 	shared := driver.Apply(options)
 	if store == nil {
@@ -82,25 +82,25 @@ func New(store driver.WebhookStore, config Config, options ...driver.Option) (*W
 // ErrRunning is returned by [WebhookService.Run] if it is already running.
 var ErrRunning = errors.New("webhooks: Run is already running")
 
-// Run delivers due deliveries until ctx is done. Then it begins no new attempts, waits up to
-// [Outbound.DrainTimeout] for running attempts, cancels the rest, returns their deliveries to the
-// store, and returns nil. If a function of [Config.Observe] is still running a second later, Run
-// logs that and returns without waiting for it. If Run is already running, it returns
+// Run makes the deliveries that are due until ctx is done. Then it begins no new attempts, waits
+// up to [Outbound.DrainTimeout] for running attempts, cancels the rest, returns their deliveries
+// to the store, and returns nil. If a function of [Config.Observe] is still running a second
+// later, Run logs that and returns without waiting for it. If Run is already running, it returns
 // [ErrRunning] at once. It can be called again after it has returned.
 func (s *WebhookService) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
 	s.logger.Info("storageapi: delivering webhooks; idle connections are kept for about max_idle_conns hosts", "max_idle_conns", max(s.dispatcher.config.Outbound.MaxIdleConns, 0))
-	defer s.dispatcher.sender.client.CloseIdle() // including connections of test events
+	defer s.dispatcher.sender.client.CloseIdle() // also closes the connections of test events
 	defer s.running.Store(false)
 	s.dispatcher.activity.enter(RunWaiting)
 	defer s.dispatcher.activity.enter(RunEnded)
 	over, cancel := hostcode.Drained(ctx, s.dispatcher.config.Outbound.DrainTimeout)
 	defer cancel()
 	others := map[string]<-chan bool{"maintenance": hostcode.Go(func() { s.maintainer.run(ctx) })}
-	// The store must report until all results are recorded; after that it may give deliveries to
-	// another process.
+	// The store must keep reporting until all results are recorded; after that it may assign
+	// deliveries to another process.
 	reporting, stopReporting := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopReporting()
 	others["Store.Deliver"] = hostcode.Go(func() { s.dispatcher.follow(reporting) })
@@ -130,10 +130,10 @@ func (s *WebhookService) Run(ctx context.Context) error {
 // cancels the test event.
 var ErrClosed = errors.New("webhooks: the service is closed")
 
-// Close stops new test events, waits up to [Outbound.DrainTimeout] for running ones, and cancels
-// the rest. It returns once no more test requests are sent and [Config.Observe] has received all
-// changes, but waits at most a second for the latter. It does not stop Run: cancel the context of
-// Run for that.
+// Close prevents new test events, waits up to [Outbound.DrainTimeout] for running ones, and
+// cancels the rest. It returns once no more test requests are sent and [Config.Observe] has
+// received all changes, but it waits at most a second for the changes. It does not stop Run:
+// cancel the context of Run for that.
 func (s *WebhookService) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), max(s.dispatcher.config.Outbound.DrainTimeout, 0))
 	defer cancel()
@@ -141,7 +141,7 @@ func (s *WebhookService) Close() {
 	s.dispatcher.reporter.Close()
 }
 
-// Get returns the account's webhook with that ID, or [apierr.ErrNotFound].
+// Get returns the account's webhook with the given ID, or [apierr.ErrNotFound].
 func (s *WebhookService) Get(ctx context.Context, account, webhookID string) (Webhook, error) {
 	if !input.ID(webhookID) {
 		return Webhook{}, fmt.Errorf("get webhook: %w", apierr.ErrNotFound)
@@ -154,11 +154,11 @@ func (s *WebhookService) Get(ctx context.Context, account, webhookID string) (We
 	return webhook, nil
 }
 
-// Publish sends an event to all webhooks of its account that are active and subscribed to its
-// type when Publish is called. When it returns nil, the event and its deliveries are stored as
-// durably as the store can. Run then delivers each at least once, or ends it as dead. When
-// Publish returns an error that is not a [*apierr.ValidationError], the event may or may not have
-// been stored: publish it again under the same ID to be sure.
+// Publish sends an event to all webhooks of its account that are active and subscribed to its type
+// when Publish is called. When it returns nil, the event and its deliveries are stored as durably
+// as the store allows. Run then delivers each at least once, or ends it as dead. When Publish
+// returns an error that is not a [*apierr.ValidationError], the event may or may not have been
+// stored: publish it again under the same ID to be sure.
 func (s *WebhookService) Publish(ctx context.Context, event Event) error {
 	encoded, err := s.Encode(ctx, event)
 	if err != nil {
@@ -175,9 +175,8 @@ func (s *WebhookService) Publish(ctx context.Context, event Event) error {
 }
 
 // Encode returns the event as Publish would store it, with defaults filled in, or the
-// [*apierr.ValidationError] that Publish would return. It stores nothing. It is for stores that
-// can store events in a transaction of the caller; report the result to
-// [WebhookService.Published].
+// [*apierr.ValidationError] that Publish would return. It stores nothing. Use it with a store that
+// can add events to the caller's transaction, and report the result to [WebhookService.Published].
 func (s *WebhookService) Encode(ctx context.Context, event Event) (EncodedEvent, error) {
 	if event.TraceContext == "" {
 		event.TraceContext = s.traceContext(ctx)
@@ -203,7 +202,7 @@ func (s *WebhookService) Published(ctx context.Context, p observe.Publication) {
 
 // OnChange adds a function that is called after each creation and update of a webhook by this
 // service, before Create or Update returns. Call OnChange before using the service. After a crash
-// or an error of the store the call may be missing.
+// or a store error, the call may be missing.
 func (s *WebhookService) OnChange(changed func(context.Context, Webhook)) {
 	s.onChange = append(s.onChange, changed)
 }

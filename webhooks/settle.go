@@ -9,12 +9,12 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
-// maxConflicts is how many times one call of settle decides again on a webhook's health because a
-// user has changed the webhook meanwhile.
+// maxConflicts limits how often one call of settle repeats a decision because a user has changed
+// the webhook meanwhile.
 const maxConflicts = 32
 
-// A settling is one call of the store's Settle: the results of a batch, and the resulting changes
-// of the health of webhooks.
+// A settling is one call of the store's Settle. It holds the results of a batch and the changes to
+// webhooks' health that follow from them.
 type settling struct {
 	store     driver.WebhookStore
 	scheduler *scheduler.Scheduler
@@ -65,7 +65,7 @@ func (s *settling) settle(ctx context.Context) error {
 	return nil
 }
 
-// results returns the results of the batch's attempts, and the index in the batch of each.
+// results returns the results of the batch's attempts, and the index in the batch of each result.
 func (s *settling) results() (results []driver.AttemptResult, of []int) {
 	results, of = make([]driver.AttemptResult, 0, len(s.batch)), make([]int, 0, len(s.batch))
 	for i, f := range s.batch {
@@ -146,8 +146,8 @@ func (s *settling) stored(decisions []*decision, conflicts []int) (again []*deci
 
 // decideAgain repeats decisions that had conflicts, on the current webhooks. Each round is one
 // call of Settle. A tenant that changes webhooks in a loop cannot delay the results of others,
-// which are already stored. After an error decideAgain gives up, since the next result decides
-// again.
+// which are already stored. After an error decideAgain gives up, because the next result leads to
+// a new decision.
 func (s *settling) decideAgain(ctx context.Context, again []*decision) {
 	for round := 0; round < maxConflicts && len(again) > 0; round++ {
 		decisions := make([]*decision, 0, len(again))
@@ -168,7 +168,8 @@ func (s *settling) decideAgain(ctx context.Context, again []*decision) {
 }
 
 // redecide repeats a decision on the current webhook. It returns nil if the results have no
-// effect, if the URL has changed, if a user disabled the webhook, or on an error.
+// effect, if the URL has changed, if a user disabled the webhook, or if the webhook cannot be
+// read.
 func (s *settling) redecide(ctx context.Context, d *decision) *decision {
 	w, err := s.store.WebhookByID(ctx, d.base.Account, d.base.ID)
 	if err != nil || w.URL != d.base.URL || d.base.Active && !w.Active {

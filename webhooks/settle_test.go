@@ -10,8 +10,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A person changes a webhook while its attempt is in flight: before the service decides how the
-// result changes the webhook, or between that decision and its storage.
+// whenAPersonChangesIt lists when a user changes a webhook whose attempt is in flight: before the
+// service decides how the result changes the webhook, or after that decision but before it is
+// stored.
 var whenAPersonChangesIt = map[string]bool{"before the decision": true, "after the decision": false}
 
 // changedDuringAttempt publishes an event whose receiver answers 410 Gone, and changes the
@@ -128,7 +129,8 @@ func TestSettle_Fails_RetriesUntilStored(t *testing.T) {
 	})
 }
 
-// An earlier call whose outcome is unknown has already stored the result.
+// If an earlier call with an unknown outcome has already stored the result, the settlement is
+// stale, and the event is not sent again early.
 func TestSettle_StoredElsewhere_IsStaleAndForgotten(t *testing.T) {
 	for name, code := range map[string]int{"settled": http.StatusOK, "pending again": http.StatusServiceUnavailable} {
 		t.Run(name, func(t *testing.T) {

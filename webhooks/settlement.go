@@ -28,8 +28,8 @@ type settlement struct {
 	Asked      bool          // the receiver asked for this wait: do not shorten it
 	Deactivate OffReason     // why to disable the webhook; if empty, leave it on
 
-	// Off is stored if Deactivate disables an active webhook. Recovered is stored if a Deliver
-	// effect ends a run of failures that has a WarnedAt. Nil: no audit entry.
+	// Off is stored if Deactivate disables an active webhook. Recovered is stored if a Deliver effect
+	// ends a run of failures about which the host was warned. Nil means no audit entry.
 	Off, Recovered *audit.Entry
 }
 

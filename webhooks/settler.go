@@ -13,7 +13,7 @@ import (
 const (
 	maxSettle   = 1024                 // settlements per store call
 	busySettle  = 16                   // after a call with this many results, the next call waits
-	settlePause = 4 * time.Millisecond // between calls, since each costs a commit, large or small
+	settlePause = 4 * time.Millisecond // between calls, because each costs a commit, large or small
 )
 
 // A settler records the results of attempts.
@@ -36,14 +36,15 @@ type settler struct {
 	settlements []settlement // empty buffer, for reuse
 }
 
-// A health is the settler's record of a webhook. It may be newer than the webhook in the tasks of
-// running attempts.
+// A health is the settler's state for one webhook. It may be newer than the webhook in the tasks
+// of running attempts.
 type health struct {
 	off     time.Time // when the webhook was disabled
-	refused int       // settlements that the store refused one by one
+	refused int       // number of settlements that the store refused individually
 }
 
-// healthLife must be longer than any attempt that is running when a webhook is disabled.
+// healthLife is how long entries are kept. It must be longer than any attempt that is running when
+// a webhook is disabled.
 const healthLife = time.Hour
 
 // A refusal is a batch that the store refused.
@@ -53,7 +54,7 @@ type refusal struct {
 	at    time.Time     // the next try
 }
 
-const maxRefusal = time.Minute // pauses between tries of one settlement; they double
+const maxRefusal = time.Minute // maximum pause between tries of one settlement; pauses double
 
 func newSettler(d *dispatcher, maxResults int) *settler {
 	return &settler{
@@ -64,10 +65,10 @@ func newSettler(d *dispatcher, maxResults int) *settler {
 
 // run records results, in batches of all results that are ready.
 //
-// Refused batches are tried again later, and in halves, so that a settlement that the store never
+// Refused batches are tried again later, in halves, so that a settlement that the store never
 // accepts does not block the others. While the store accepts no batch, no attempt begins except
-// trials. Once attempts is done, refused results are given up, and their deliveries will be
-// attempted again.
+// trials. Once the context attempts is done, refused results are given up, and their deliveries
+// will be attempted again.
 func (s *settler) run(attempts context.Context) {
 	for {
 		fresh := s.results
@@ -92,7 +93,7 @@ func (s *settler) run(attempts context.Context) {
 	}
 }
 
-// await waits for more results to share a call of the store, if a large call ended just before.
+// await waits so that more results can share a store call, if a large call has just ended.
 func (s *settler) await(attempts context.Context) {
 	if wait := settlePause - time.Since(s.last); wait > 0 && s.size >= busySettle {
 		select {
@@ -228,7 +229,8 @@ func (s *settler) take(i int) refusal {
 	return r
 }
 
-// finish tries every refused batch once more, unless the store fails, and then gives it up.
+// finish tries each remaining batch once, and gives it up if the store refuses it. While the store
+// fails, finish gives up batches without a try.
 func (s *settler) finish() {
 	for len(s.refused) > 0 {
 		if r := s.take(0); s.failing.Load() || !s.try(r.batch) {
@@ -273,6 +275,6 @@ func (s *settler) diagnose(f *inflight, now time.Time) {
 	if h := s.healthOf(f, now); h.off.Before(f.begun) {
 		h.off = now
 	} else {
-		f.settlement.Deactivate = "" // the task predates the change
+		f.settlement.Deactivate = "" // the attempt began before the webhook was disabled
 	}
 }

@@ -31,7 +31,7 @@ func TestRetention_UsesStoreClock(t *testing.T) {
 		b.store.isAhead(-30 * time.Minute)
 		b.start()
 		event := b.publish()
-		for range 95 { // that clock says so less than an hour and a quarter ago
+		for range 95 { // the event's age by the store's clock stays below 75 minutes
 			time.Sleep(time.Minute)
 			if err := b.service.Redeliver(b.Context(), account, webhook.ID, event); err != nil {
 				b.Fatalf("redelivered: %v", err)
@@ -44,7 +44,7 @@ func TestRetention_UsesStoreClock(t *testing.T) {
 	})
 }
 
-// If this node's clock differs from the store's, it is logged once an hour.
+// If this node's clock differs from the store's, a warning is logged once an hour.
 func TestClock_DiffersFromStore_IsLoggedHourly(t *testing.T) {
 	for by, text := range map[time.Duration]string{
 		5 * time.Second: "", -5 * time.Second: "",

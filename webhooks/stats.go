@@ -10,7 +10,7 @@ import (
 
 // Stats are figures for all accounts together.
 type Stats struct {
-	Pending   int           // deliveries, including webhooks that are off or on hold
+	Pending   int           // pending deliveries, even of webhooks that are off or on hold
 	Held      int           // webhooks on hold since the store was restored: see [WebhookService.ReleaseAll]
 	OldestDue time.Duration // how long the oldest due delivery has been due; 0 if none is due
 	InFlight  int           // running attempts of this process
@@ -21,7 +21,7 @@ type Stats struct {
 	LongestWait time.Duration
 
 	// IdleConns is the current number of idle connections to receivers, and MaxIdleConns its limit,
-	// which is about the number of receivers' hosts that can keep a connection. If events go to more
+	// which is about the number of receiver hosts that can keep a connection. If events go to more
 	// hosts, most deliveries begin with a TLS handshake: see [Outbound.MaxIdleConns].
 	IdleConns, MaxIdleConns int
 
@@ -31,8 +31,8 @@ type Stats struct {
 	Dead      uint64 // deliveries that ended as dead
 
 	// FileBytes is the size of the store's file, and FreeBytes the space in it that was freed by
-	// purged records and can be reused. 0 if the store has no file. If most of a large file stays
-	// free, boltops.Compact makes it smaller.
+	// purged records and can be reused. Both are 0 if the store has no file. If most of a large file
+	// stays free, boltops.Compact makes it smaller.
 	FileBytes, FreeBytes int64
 
 	// Halted is why the store is read-only and claims nothing; nil if it is writable. Alert on it.
@@ -69,11 +69,11 @@ func (s *WebhookService) Stats(ctx context.Context) (Stats, error) {
 
 // WebhookStats are figures for one webhook.
 type WebhookStats struct {
-	Pending      int           // deliveries
+	Pending      int           // pending deliveries
 	OldestDue    time.Duration // how long the oldest due delivery has been due; 0 if none is due
-	LimiterState LimiterState  // of this process
+	LimiterState LimiterState  // state of the limiter in this process
 
-	// TurnsOffAt is when the webhook will be disabled if no attempt succeeds before: see
+	// TurnsOffAt is when the webhook will be disabled if no attempt succeeds first: see
 	// [RetryPolicy.DisableAfter]. Zero if the webhook is off or on hold, if its last attempt
 	// succeeded, or if only one event has failed.
 	TurnsOffAt time.Time
@@ -89,8 +89,8 @@ type LimiterState struct {
 	Open     bool // the circuit breaker is open: only single probes are sent, until one succeeds
 }
 
-// WebhookStats returns the figures of the account's webhook, or [apierr.ErrNotFound]. Why and
-// since when the webhook is off or failing is in the [Webhook].
+// WebhookStats returns the figures of the account's webhook, or [apierr.ErrNotFound]. The
+// [Webhook] itself holds why and since when it is off or failing.
 func (s *WebhookService) WebhookStats(ctx context.Context, account, webhookID string) (WebhookStats, error) {
 	webhook, err := s.Get(ctx, account, webhookID)
 	if err != nil {

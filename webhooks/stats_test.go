@@ -55,7 +55,7 @@ func TestStats(t *testing.T) {
 	})
 }
 
-// The limit on kept connections is logged at the start, and is in Stats.
+// The limit on kept connections is logged when Run starts, and is part of Stats.
 func TestRun_Started_LogsConnectionLimit(t *testing.T) {
 	inBubble(t, webhooks.Config{Outbound: webhooks.Outbound{MaxIdleConns: 2}}, status(http.StatusOK), func(b *bubble) {
 		for _, name := range []string{"a", "b", "c"} {

@@ -15,7 +15,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A storm is many webhooks that hang, next to one healthy webhook.
+// A storm has many hanging webhooks and one healthy webhook.
 type storm struct {
 	*bubble
 	hanging, accounts int
@@ -50,8 +50,8 @@ func (*storm) config() webhooks.Config {
 	return webhooks.Config{MaxPerAccount: -1, Retry: webhooks.RetryPolicy{Delays: []time.Duration{500 * time.Hour}}, Logger: (&testlog.Book{}).Logger()}
 }
 
-// publishAll publishes an event to all hanging webhooks and then, at the same time, one to the
-// healthy webhook. It returns the ID of the latter.
+// publishAll publishes events for all hanging webhooks and then, before any time passes, an event
+// for the healthy webhook. It returns the ID of the last event.
 func (s *storm) publishAll() (well string) {
 	for i := range s.accounts {
 		s.publishFor(s.account(i))
@@ -84,9 +84,9 @@ func crowd(t *testing.T, hanging, accounts *int) {
 	*hanging, *accounts = min(*hanging, 1200), min(*accounts, 1200)
 }
 
-// Next to any number of hanging webhooks, a healthy one gets its events soon: after the start of
-// the process, when all begin to hang at once, and after an idle time. If each account has one
-// webhook, only the stored health shows which one is healthy.
+// However many webhooks hang, a healthy webhook gets its events soon: after the process starts,
+// when all others begin to hang at once, and after an idle time. If each account has one webhook,
+// only the stored health shows which webhook is healthy.
 func TestHealthyWebhook_ManyOthersHang_IsServedSoon(t *testing.T) {
 	const soon = 500 * time.Millisecond
 	for _, test := range []struct {

@@ -13,8 +13,8 @@ import (
 )
 
 // ErrTesting is returned by [WebhookService.SendTest] if a test event to the webhook is already
-// running, or too many test events are: 256 in this process; or 8 for the account, or an eighth
-// of the rest of those 256 if that is less.
+// running, or if too many test events are running: at most 256 in this process, and at most 8 per
+// account, or an eighth of the places that are free in this process if that is less.
 var ErrTesting = errors.New("a test event is already running")
 
 // A TestEvent is an event that was sent to one webhook, with its attempt.
@@ -25,20 +25,20 @@ type TestEvent struct {
 }
 
 // SendTest sends an event of [TypeTest] to the account's webhook, active or not, and returns its
-// attempt, or [ErrHeld] if the webhook is on hold. The event is signed and sent like any other
-// event, once, and takes at most [Outbound.Timeout], or two seconds more if this host may be the
-// cause of a failure. The data of the event is {"webhookId":…}. It is not stored, counted or
-// reported to [Config.Observe], and its failure does not affect the webhook.
+// attempt, or [ErrHeld] if the webhook is on hold. The event is signed like any other event and
+// sent once, which takes at most [Outbound.Timeout], or two seconds more if this host may be the
+// cause of a failure. The data of the event is {"webhookId":…}. The event is not stored, counted
+// or reported to [Config.Observe], and its failure does not affect the webhook.
 //
-// If it arrives at an active webhook whose circuit breaker is open, the next attempt of a
-// delivery is made at once, or a second after the last requested attempt. If that succeeds too,
-// the breaker closes; if it fails, the other deliveries wait as before.
+// If the test event arrives at an active webhook whose circuit breaker is open, one pending
+// delivery is attempted at once, but no sooner than a second after the last requested attempt. If
+// that attempt succeeds too, the breaker closes; if it fails, the other deliveries wait as before.
 //
-// The caller chooses the targets of test events, so they are limited: at least a second between
-// two test events to one webhook, and at most 8 a second per account. SendTest waits up to a
-// second to keep to these limits.
+// The caller chooses the targets of test events, so their rate is limited: at least a second
+// between two test events to one webhook, and at most 8 a second per account. SendTest waits up to
+// a second to keep to these limits.
 //
-// It does not need Run. SendTest returns the context's error if ctx ends, [apierr.ErrNotFound] if
+// SendTest works without Run. It returns the context's error if ctx ends, [apierr.ErrNotFound] if
 // the webhook is deleted, [ErrTesting] if too many test events are running, and [ErrClosed] after
 // Close.
 func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string) (TestEvent, error) {
@@ -53,7 +53,7 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 	defer s.tests.End(pass)
 	defer context.AfterFunc(ctx, pass.Cancel)()
 	pass.Sleep(pass.At) // a Cancel that ends the sleep also ends the attempt
-	// From here on a delete of the webhook finds the pass.
+	// Read the webhook only now: if it is deleted later, the deletion cancels the pass.
 	webhook, err := s.Get(ctx, account, webhookID)
 	if err != nil {
 		return TestEvent{}, err
@@ -69,7 +69,7 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 		return TestEvent{}, err
 	}
 	res := s.dispatcher.sender.attempt(&pass.Canceler, &task{Event: event, Webhook: &webhook, Attempt: 1})
-	if !s.running.Load() { // if Run is running, it closes them
+	if !s.running.Load() { // Run closes them when it ends
 		s.dispatcher.sender.client.CloseIdle()
 	}
 	switch {

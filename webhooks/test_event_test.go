@@ -65,7 +65,7 @@ func TestSendTest_AnyResult_ChangesNothing(t *testing.T) {
 			diary := &diary{}
 			inBubble(t, webhooks.Config{Observe: diary.observer()}, handler, func(b *bubble) {
 				webhook := b.subscribe("a")
-				b.setActive(webhook, name != "arrived") // also to an inactive webhook
+				b.setActive(webhook, name != "arrived") // test events also go to inactive webhooks
 				before, _ := b.service.Get(b.Context(), account, webhook.ID)
 				b.start()
 				got, err := b.service.SendTest(b.Context(), account, webhook.ID)
@@ -108,7 +108,7 @@ type fake struct{ alerts.BalanceLow }
 
 func (fake) Type() webhooks.EventType { return webhooks.TypeTest }
 
-// The same guard applies to test events.
+// The guard applies to test events as well.
 func TestSendTest_SpecialAddress_IsRefused(t *testing.T) {
 	receiver := newReceiver(t, status(http.StatusOK))
 	store, config := memory.New(), reaching(&testlog.Book{})
@@ -134,8 +134,9 @@ func (b *bubble) create(account string) string {
 	return webhook.ID
 }
 
-// Test events are limited to one at a time per webhook, and by number in total and per account.
-// No account can block another one, even with the IDs of its webhooks.
+// Test events are limited to one at a time per webhook, and their number is limited per account
+// and in total. No account can block another one, even if it knows the IDs of the other's
+// webhooks.
 func TestSendTest_IsLimited(t *testing.T) {
 	inBubble(t, webhooks.Config{}, sleeping(10*time.Second), func(b *bubble) {
 		var wg sync.WaitGroup
@@ -173,7 +174,8 @@ func TestSendTest_IsLimited(t *testing.T) {
 	})
 }
 
-// Forty accounts that send as many hanging test events as they may leave room for others.
+// Forty accounts send as many hanging test events as they are allowed to, which leaves room for
+// others.
 func TestSendTest_ManyAccountsHang_LeavesRoomForOthers(t *testing.T) {
 	inBubble(t, webhooks.Config{}, sleeping(10*time.Second), func(b *bubble) {
 		var wg sync.WaitGroup
@@ -251,8 +253,8 @@ func TestSendTest_IsRateLimited(t *testing.T) {
 	})
 }
 
-// Many test events to one webhook are sent once a second. Test events that are canceled while
-// they wait do not lengthen the wait of later ones.
+// Many test events to one webhook are sent once a second. Test events that are canceled while they
+// wait do not lengthen the wait of later test events.
 func TestSendTest_Flood_SendsOneASecond(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		id := b.create(account)
@@ -285,7 +287,7 @@ func TestSendTest_Flood_SendsOneASecond(t *testing.T) {
 	})
 }
 
-// A test event that waits ends when its webhook is deleted.
+// A waiting test event ends when its webhook is deleted.
 func TestDelete_TestEventWaits_EndsIt(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		id := b.create(account)
@@ -309,7 +311,7 @@ func TestDelete_TestEventWaits_EndsIt(t *testing.T) {
 }
 
 // Once Delete has returned, nothing is sent to the webhook: a running test event is canceled. A
-// test event is also canceled if its caller goes away.
+// test event is also canceled if its caller's context ends.
 func TestDelete_TestEventInFlight_IsCanceled(t *testing.T) {
 	underWay := newGauge()
 	handler := func(w http.ResponseWriter, r *http.Request) {
@@ -350,7 +352,7 @@ func TestDelete_TestEventInFlight_IsCanceled(t *testing.T) {
 	})
 }
 
-// Whatever the order of test events and Delete, nothing is sent after Delete.
+// Nothing is sent after Delete, regardless of the order of test events and Delete.
 func TestDeleteDuringManyTestEvents(t *testing.T) {
 	inBubble(t, webhooks.Config{}, sleeping(3*time.Millisecond), func(b *bubble) {
 		for i := range 20 {
@@ -370,7 +372,7 @@ func TestDeleteDuringManyTestEvents(t *testing.T) {
 			if err := b.service.Delete(b.Context(), account, webhook.ID, webhooks.DeleteParams{}); err != nil {
 				t.Fatal(err)
 			}
-			synctest.Wait() // for requests that were sent before
+			synctest.Wait() // waits for requests that were sent earlier
 			before := len(b.hits.of("a"))
 			wg.Wait()
 			time.Sleep(time.Minute)

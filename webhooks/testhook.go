@@ -54,8 +54,8 @@ func setNetwork(s *WebhookService, network testhook.Network) {
 	s.dispatcher.sender.client = outbound.New(config)
 }
 
-// An inMemory connection has no descriptor to poll. It is kept nevertheless, since receivers in
-// memory send nothing unexpected.
+// An inMemory connection has no descriptor to poll. Its Poll method lets the client keep the
+// connection for reuse, because receivers in memory send nothing unexpected.
 type inMemory struct{ net.Conn }
 
 // Poll implements [outbound.Poller].

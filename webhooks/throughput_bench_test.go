@@ -27,13 +27,13 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// BenchmarkThroughput measures deliveries from Publish, by 256 publishers or fewer, to the
-// settlement on disk, with the attempt log, by at most 64 workers. The floor, which alternates
-// with it in the same run, is a plain net/http loop with as many workers that signs and posts the
-// same bodies to the same receivers. "of-floor" is the service's rate as a fraction of the
-// floor's. Figures are medians of the turns. Processor time is that of this process, without
-// receivers in a separate process. Everything runs on one machine. The receivers are in a
-// separate process, as in reality, and then, for comparison, in this one, where they pause
+// BenchmarkThroughput measures the rate of deliveries, from Publish to the settlement on disk,
+// including the attempt log. There are at most 256 publishers and 64 workers. In the same run, the
+// benchmark alternates with a floor: a plain net/http loop that signs and posts the same bodies to
+// the same receivers, with the same number of workers. "of-floor" is the service's rate divided by
+// the floor's rate. Figures are medians of the turns. Processor time covers this process, but not
+// receivers in a separate process. Everything runs on one machine. The receivers first run in a
+// separate process, as in reality, and then, for comparison, in this process, where they pause
 // with it while a commit is synced.
 func BenchmarkThroughput(b *testing.B) {
 	for _, apart := range []bool{true, false} {
@@ -41,19 +41,19 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 }
 
-// BenchmarkHosts measures the same with a webhook at each of many hosts. Service and floor both
-// keep a connection to each host, but not at the same time, which would take too many
-// descriptors: each connects before its turn.
+// BenchmarkHosts is like BenchmarkThroughput, with a webhook at each of many hosts. Service and
+// floor both keep a connection to each host. Each connects before its turn, because keeping all
+// connections at the same time would take too many descriptors.
 func BenchmarkHosts(b *testing.B) {
 	for _, hosts := range []int{100, 1_000, 10_000} {
 		throughput{apart: true, body: 256, fanout: 1, receivers: 10, hosts: hosts}.measure(b)
 	}
 }
 
-// BenchmarkMoreHostsThanConnections measures the same if the service keeps fewer connections than there
-// are hosts, and events go to one host after the other, which is the worst order. Its floor keeps
-// a connection to each host. "of-same" compares with a loop that keeps no more connections than
-// the service, like [http.Transport].
+// BenchmarkMoreHostsThanConnections is like BenchmarkHosts, but the service keeps fewer connections than
+// there are hosts, and events go to one host after the other, which is the worst order. The floor
+// keeps a connection to each host. "of-same" compares the service with a loop whose
+// [http.Transport] keeps no more connections than the service.
 func BenchmarkMoreHostsThanConnections(b *testing.B) {
 	for _, hosts := range []int{6_000, 10_000} {
 		throughput{apart: true, body: 256, fanout: 1, receivers: 10, hosts: hosts, kept: 5_000}.measure(b)
@@ -146,8 +146,8 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// BenchmarkNaive measures a simple engine: one bbolt Update to publish, one to take the next
-// delivery, and one to record its result.
+// BenchmarkNaive measures a simple engine that uses one bbolt Update to publish, one to take the
+// next delivery, and one to record its result.
 func BenchmarkNaive(b *testing.B) {
 	c := throughput{body: 256, fanout: 1, receivers: 1}
 	c.start(b)
@@ -187,7 +187,7 @@ type throughput struct {
 	body       int  // approximate size in bytes
 	fanout     int  // webhooks per event
 	receivers  int
-	hosts      int    // names of the receivers, with a webhook each; 0: none
+	hosts      int    // host names of the receivers, with a webhook each; 0: none
 	kept       int    // connections that the service keeps; 0: one for each host
 	others     int    // additional webhooks, in separate accounts, with as many events
 	publishers int    // concurrent publishers; 0: 256
@@ -379,7 +379,7 @@ func (c *throughput) naive(b *testing.B, deliveries int) time.Duration {
 	return time.Since(began)
 }
 
-// A countdown is a store that reports when a number of deliveries are settled.
+// A countdown is a store that reports when an expected number of deliveries is settled.
 type countdown struct {
 	driver.WebhookStore
 	mu   sync.Mutex
@@ -387,7 +387,8 @@ type countdown struct {
 	done chan struct{}
 }
 
-// expect begins to count; the channel is closed when the given number of deliveries are settled.
+// expect begins to count. The returned channel is closed once the given number of deliveries is
+// settled.
 func (c *countdown) expect(deliveries int) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -32,7 +32,7 @@ func validTraceContext(trace string) bool {
 }
 
 // isTraceparent reports whether a trace context is a traceparent of version 00 (W3C Trace Context,
-// section 3.2): 00-<trace id>-<parent id>-<flags>, in lower-case hex, no ID all zeros.
+// section 3.2): 00-<trace id>-<parent id>-<flags>, in lower-case hex, without an ID of only zeros.
 func isTraceparent(trace string) bool {
 	if len(trace) != 55 || trace[:3] != "00-" || trace[35] != '-' || trace[52] != '-' {
 		return false

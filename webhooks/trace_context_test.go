@@ -19,7 +19,7 @@ const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 type traceKey struct{}
 
-// traceOf is a host's Config.TraceContext: it reads the trace from the context.
+// traceOf is a Config.TraceContext that reads the trace from the context.
 func traceOf(ctx context.Context) string {
 	trace, _ := ctx.Value(traceKey{}).(string)
 	if trace == "panic" {
@@ -82,7 +82,7 @@ func TestTraceContextIsKept(t *testing.T) {
 	}
 }
 
-// An event's TraceContext field takes precedence over the context's, and is validated.
+// An event's TraceContext field takes precedence over the trace context of ctx, and is validated.
 func TestTraceContext_EventField_TakesPrecedence(t *testing.T) {
 	service := newClocked(t)
 	event := webhooks.Event{Account: account, TraceContext: traceparent, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}
@@ -95,7 +95,7 @@ func TestTraceContext_EventField_TakesPrecedence(t *testing.T) {
 	}
 }
 
-// Receivers get a valid traceparent only if that is configured.
+// Receivers get the traceparent only if this is configured and the traceparent is valid.
 func TestTraceparent_SentOnlyIfConfigured(t *testing.T) {
 	for name, test := range map[string]struct {
 		send        bool

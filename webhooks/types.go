@@ -5,9 +5,9 @@ import "github.com/storageapi/storageapi/store/driver"
 // The records that a store keeps and a host sees are defined in package driver, which documents
 // their fields.
 type (
-	// A Webhook is an endpoint that receives an account's events: its URL, the event types that it
-	// is subscribed to, its signing secrets, and its health: whether it is active, when an attempt
-	// first succeeded, and since when all attempts fail.
+	// A Webhook is an endpoint that receives an account's events. It holds the URL, the subscribed
+	// event types, the signing secrets and the health: whether the webhook is active, when an attempt
+	// first succeeded, and since when all attempts have failed.
 	Webhook = driver.Webhook
 
 	// An OffReason is the reason why a webhook was disabled.
@@ -23,29 +23,28 @@ type (
 	// A StoredEvent is an event in a list, without its body.
 	StoredEvent = driver.StoredEvent
 
-	// An EventQuery selects events of an account, by type and time of publication, and a page of
-	// them.
+	// An EventQuery selects a page of an account's events, by webhook, type and time of publication.
 	EventQuery = driver.EventQuery
 
 	// An EventPage is one page of a list of events.
 	EventPage = driver.EventPage
 
-	// A Delivery is the delivery of one event to one webhook: its state, and its attempts.
+	// A Delivery is the delivery of one event to one webhook, with its state and attempts.
 	Delivery = driver.Delivery
 
 	// A DeliveryState is the state of a delivery. Redelivering or recovering a settled delivery
 	// makes it pending again.
 	DeliveryState = driver.DeliveryState
 
-	// A DeliveryQuery selects deliveries of a webhook, by state, type and time of publication, and a page
-	// of them.
+	// A DeliveryQuery selects a page of a webhook's deliveries, by state, type and time of
+	// publication.
 	DeliveryQuery = driver.DeliveryQuery
 
 	// A DeliveryPage is one page of a list of deliveries, newest first.
 	DeliveryPage = driver.DeliveryPage
 
-	// An Attempt is one try to deliver an event to a webhook: when it began, how long it took, and
-	// the response or the kind of failure.
+	// An Attempt is one try to deliver an event to a webhook. It records when the try began, how long
+	// it took, and the response or the kind of failure.
 	Attempt = driver.Attempt
 
 	// An ErrorClass is a kind of failure.
@@ -56,10 +55,10 @@ type (
 	Recovery = driver.Recovery
 )
 
-// The reasons.
+// The reasons why a webhook is disabled.
 const (
 	OffGone    = driver.OffGone    // the receiver answered 410 Gone
-	OffFailing = driver.OffFailing // all attempts failed for [RetryPolicy.DisableAfter], of 2 or more events
+	OffFailing = driver.OffFailing // all attempts, for 2 or more events, failed for [RetryPolicy.DisableAfter]
 )
 
 // The states of a delivery.
@@ -78,9 +77,9 @@ const (
 	ClassDNS        = driver.ClassDNS        // the host name has no public address, or could not be looked up
 	ClassBlocked    = driver.ClassBlocked    // the URL's address is in a private or reserved network
 	ClassConnect    = driver.ClassConnect    // no server answers at the address
-	ClassTLS        = driver.ClassTLS        // no trusted connection
+	ClassTLS        = driver.ClassTLS        // no trusted TLS connection
 	ClassConnection = driver.ClassConnection // the connection broke before the response
 	ClassProtocol   = driver.ClassProtocol   // the response is not HTTP
-	ClassInternal   = driver.ClassInternal   // failure on this side: unreadable record, panic
-	ClassExpired    = driver.ClassExpired    // no attempt: older than [Retention.Payloads]
+	ClassInternal   = driver.ClassInternal   // this side failed: unreadable record or panic
+	ClassExpired    = driver.ClassExpired    // no attempt: the event is older than [Retention.Payloads]
 )

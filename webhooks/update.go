@@ -16,7 +16,7 @@ import (
 // [CreateParams] apply.
 type UpdateParams struct {
 	URL       *string
-	Events    []EventType // replaces all types; may keep undeclared ones
+	Events    []EventType // replaces all types; may keep types that are no longer declared
 	Active    *bool
 	Threshold *uint64 // if zero, remove the threshold
 
@@ -26,19 +26,19 @@ type UpdateParams struct {
 // Update changes the account's webhook in one transaction, and returns its new state, or
 // [apierr.ErrNotFound]. Concurrent changes do not undo each other.
 //
-// Running attempts continue with the old settings, and count. All later attempts use the new
-// settings, including attempts for events published before:
+// Running attempts continue with the old settings, and their results are recorded. All later
+// attempts use the new settings, even for events published earlier:
 //
-//   - URL: pending deliveries go to the new URL when they are due, one attempt at a time at
-//     first; if the old receiver was down, the first is made at once. The webhook counts as not
-//     failing. Results of attempts at the old URL do not affect the webhook, not even 410 Gone.
-//     An inactive webhook stays inactive.
+//   - URL: pending deliveries go to the new URL when they are due, one attempt at a time at first;
+//     if the old receiver was down, the first attempt is made at once. The webhook no longer
+//     counts as failing. Results of attempts at the old URL do not affect the webhook, not even
+//     410 Gone. An inactive webhook stays inactive.
 //   - Events: the types apply to events published from now on. Pending and recovered deliveries
-//     are sent even if their type is removed. An If that decides who may change the URL must
+//     are sent even if their type is removed. A Condition that decides who may change the URL must
 //     therefore also check [Webhook.PastEvents].
 //   - Active: while it is false, pending deliveries wait, and new events are [Skipped]; they can
 //     be recovered later. When it becomes true, pending deliveries are sent again, the first at
-//     once; the webhook counts as not failing, and its [OffReason] is cleared.
+//     once. The webhook no longer counts as failing, and its [OffReason] is cleared.
 func (s *WebhookService) Update(ctx context.Context, account, webhookID string, params UpdateParams) (Webhook, error) {
 	params, err := s.checkUpdate(ctx, account, webhookID, params)
 	if err != nil {
@@ -57,17 +57,17 @@ func (s *WebhookService) Update(ctx context.Context, account, webhookID string, 
 
 // RotateParams describes the rotation of a webhook's secret.
 type RotateParams struct {
-	// Grace is how long the previous secret also signs, 0 or more, to the millisecond. Choose a
-	// longer time than receivers take to get the new secret.
+	// Grace is how long requests are also signed with the previous secret, 0 or more, with
+	// millisecond precision. Choose a longer time than receivers need to switch to the new secret.
 	Grace time.Duration
 
 	If Condition
 }
 
-// RotateSecret gives the account's webhook a new secret and returns the webhook with it, or
-// [apierr.ErrNotFound]. The previous secret also signs for the grace period. A secret from an
-// earlier rotation stops signing now, so at most two sign. The secrets for an attempt are chosen
-// when it begins, even if its event was published earlier.
+// RotateSecret gives the account's webhook a new secret and returns the updated webhook, or
+// [apierr.ErrNotFound]. During the grace period, requests are also signed with the previous
+// secret. A secret from an earlier rotation stops signing now, so at most two secrets sign. The
+// secrets for an attempt are chosen when it begins, even if its event was published earlier.
 func (s *WebhookService) RotateSecret(ctx context.Context, account, webhookID string, params RotateParams) (Webhook, error) {
 	if params.Grace < 0 {
 		return Webhook{}, input.Invalid("Grace", "must not be negative")
@@ -108,7 +108,7 @@ func (s *WebhookService) checkUpdate(ctx context.Context, account, webhookID str
 func (p *UpdateParams) apply(w *Webhook, now time.Time) {
 	if p.URL != nil && *p.URL != w.URL {
 		w.URL = *p.URL
-		w.ProvenAt = time.Time{} // attempts succeeded at the old receiver, not at this one
+		w.ProvenAt = time.Time{} // attempts succeeded only at the old receiver
 		w.EndFailing()
 	}
 	if p.Events != nil {

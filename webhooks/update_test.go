@@ -152,8 +152,8 @@ func TestUpdate_Concurrent_AllTakeEffect(t *testing.T) {
 	}
 }
 
-// If the URL changes during an attempt, the attempt continues, counts, and decides about the
-// delivery. It does not change the webhook. Later attempts go to the new URL.
+// If the URL changes during an attempt, the attempt continues, and its result counts for the
+// delivery but not for the webhook. Later attempts go to the new URL.
 func TestURLChange_DuringAttempt_ResultCounts(t *testing.T) {
 	for name, test := range map[string]struct {
 		status int
@@ -204,7 +204,7 @@ func TestURLChange_DuringAttempt_ResultCounts(t *testing.T) {
 	}
 }
 
-// A failing webhook counts as not failing after its URL changes.
+// A failing webhook no longer counts as failing after its URL changes.
 func TestURLChange_FailingWebhook_StartsOver(t *testing.T) {
 	store := memory.New()
 	service := newService(t, store, webhooks.Config{})
@@ -227,7 +227,8 @@ func TestURLChange_FailingWebhook_StartsOver(t *testing.T) {
 }
 
 // If a webhook is disabled during an attempt, the attempt continues and counts. Other deliveries
-// wait, new events are skipped, and the waiting deliveries are made once it is enabled again.
+// wait, new events are skipped, and the waiting deliveries are made once the webhook is enabled
+// again.
 func TestDisable_DuringAttempt_ResultCounts(t *testing.T) {
 	inBubble(t, webhooks.Config{Concurrency: webhooks.Concurrency{PerWebhook: 1, Total: 2}}, sleeping(10*time.Second), func(b *bubble) {
 		webhook := b.subscribe("a")
@@ -247,7 +248,8 @@ func TestDisable_DuringAttempt_ResultCounts(t *testing.T) {
 	})
 }
 
-// Events applies to events published later; pending deliveries are sent whatever their type.
+// An update of Events applies to events published later. Pending deliveries are sent regardless of
+// their type.
 func TestUpdate_Events_ApplyToLaterEvents(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		webhook := b.subscribe("a")
@@ -265,7 +267,7 @@ func TestUpdate_Events_ApplyToLaterEvents(t *testing.T) {
 	})
 }
 
-// A host that adds a function must not take the notices of package alerts away.
+// A function that a host adds must not replace the function of package alerts.
 func TestOnChange_TwoFunctions_BothAreCalled(t *testing.T) {
 	service := newClocked(t)
 	var got []string

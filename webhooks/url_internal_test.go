@@ -11,8 +11,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
-// Every accepted text is a URL that the client can use, and that the client interprets like the
-// check.
+// The client can use every URL that the check accepts, and interprets it as the check does.
 func FuzzCheckURL(f *testing.F) {
 	for _, seed := range []string{
 		"https://example.com/hooks?x=y", "https://8.8.8.8:8443/", "https://[2606:4700:4700::1111]/", "https://user@example.com/",

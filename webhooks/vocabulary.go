@@ -14,18 +14,19 @@ import (
 
 // An EventDeclaration declares an event type, in [Config.Events]. Webhooks can subscribe to it.
 type EventDeclaration struct {
-	// Type is the type's name, such as "teams.created": two or more words, separated by full stops.
-	// A word has lower-case letters, digits and "_", and begins with a letter. At most 64 bytes.
-	// Names that begin with "webhook." are reserved; with storageapi.NewHandler, also those in
-	// docs/spec.md, section 6.
+	// Type is the type's name, such as "teams.created": two or more words, separated by full stops. A
+	// word consists of lower-case letters, digits and "_", and begins with a letter. At most 64
+	// bytes. Names that begin with "webhook." are reserved. With storageapi.NewHandler, the names in
+	// docs/spec.md, section 6, are reserved as well.
 	Type EventType
 
-	// Description is a short text for people, such as "Team created": 1 to 200 bytes of UTF-8. The
-	// dashboard and the OpenAPI document show it.
+	// Description is a short human-readable text, such as "Team created": 1 to 200 bytes of UTF-8.
+	// The dashboard and the OpenAPI document show it.
 	Description string
 
-	// Scope is the scope that an API key needs to subscribe to the type, and to change a webhook
-	// that is subscribed: the read scope for the data in the events. One of [Config.Scopes].
+	// Scope is the scope that an API key needs to subscribe a webhook to the type, and to change a
+	// subscribed webhook. Use the read scope for the data in the events. It must be a declared scope
+	// that is not hidden: see storageapi.Config.Scopes.
 	Scope scopes.Scope
 
 	// Example is a sample payload for documentation. Schema is the JSON Schema (2020-12) of the
@@ -34,8 +35,8 @@ type EventDeclaration struct {
 	Example Data
 	Schema  json.RawMessage
 
-	// Append validates a payload and appends it to b as a JSON object in UTF-8, or returns an
-	// error, which Publish returns if it is a [*apierr.ValidationError]. Default: encoding/json, without
+	// Append validates a payload and appends it to b as a JSON object in UTF-8, or returns an error,
+	// which Publish returns if it is a [*apierr.ValidationError]. Default: encoding/json, without
 	// escaping "<", ">" and "&".
 	Append func(b []byte, data Data) ([]byte, error)
 }
@@ -86,7 +87,7 @@ func newVocabulary(declared []EventDeclaration, known *scopes.Vocabulary) (*voca
 		if d.Schema != nil && (!json.Valid(d.Schema) || bytes.TrimSpace(d.Schema)[0] != '{') {
 			return nil, refuse("Schema", "must be a JSON object")
 		}
-		if bytes.Contains(d.Schema, []byte(`"$ref"`)) || bytes.Contains(d.Schema, []byte(`"$dynamicRef"`)) { // it becomes a part of a larger document
+		if bytes.Contains(d.Schema, []byte(`"$ref"`)) || bytes.Contains(d.Schema, []byte(`"$dynamicRef"`)) { // the schema becomes part of a larger document
 			return nil, refuse("Schema", "must not have a $ref or $dynamicRef")
 		}
 		d.Schema = slices.Clone(d.Schema)
@@ -149,7 +150,7 @@ func (v *vocabulary) check(types, before []EventType) ([]EventType, error) {
 	return nil, input.Invalid("events", reason)
 }
 
-// list returns the types as text for people.
+// list returns the types as text for error messages.
 func (v *vocabulary) list() string {
 	known := make([]string, len(v.types))
 	for i, t := range v.types {
@@ -162,7 +163,7 @@ func (v *vocabulary) list() string {
 // in [Config.Events].
 func (s *WebhookService) EventTypes() []EventType { return slices.Clone(s.events.types) }
 
-// DeclaredEvent returns the declaration of a type in [Config.Events], or false for any other type.
+// DeclaredEvent returns the declaration of t in [Config.Events], or false if t is not declared.
 func (s *WebhookService) DeclaredEvent(t EventType) (EventDeclaration, bool) {
 	known, ok := s.events.declared[t]
 	if !ok {

@@ -28,11 +28,11 @@ var (
 	pictures    = flag.String("pictures", "", "the `directory` to put pictures of all pages into")
 )
 
-// patience is how long to wait for the expected content of a page. It is much longer than
+// patience is how long to wait for the expected content of a page. It is much longer than usually
 // necessary, for busy machines.
 const patience = 30 * time.Second
 
-// chromium returns the browser to use.
+// chromium returns the path of the browser to use.
 func chromium(t *testing.T) string {
 	t.Helper()
 	names := []string{os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"}
@@ -94,7 +94,7 @@ type window struct {
 	*testing.T
 	ctx  context.Context
 	site *site
-	bare bool // without scripts
+	bare bool // scripts are disabled
 
 	mu       sync.Mutex
 	heard    []string // errors reported by the browser
@@ -128,8 +128,8 @@ func (s *site) open(t *testing.T) *window {
 	return w
 }
 
-// listen records errors from the browser: failed scripts, and resources blocked by the
-// Content-Security-Policy.
+// listen records errors that the browser reports: scripts that failed, and resources that the
+// Content-Security-Policy blocked.
 func (w *window) listen(event any) {
 	var said string
 	switch event := event.(type) {
@@ -232,7 +232,7 @@ func (w *window) visit(path string) {
 	w.run(chromedp.Navigate(w.site.url + path))
 }
 
-// clickable returns an XPath that finds a clickable element by its name.
+// clickable returns an XPath for a clickable element with this name.
 func clickable(name string) string {
 	return fmt.Sprintf(`//*[self::a or self::button or self::summary][normalize-space()=%q or @aria-label=%[1]q]`, name)
 }
@@ -261,7 +261,7 @@ func (w *window) press(key string) {
 	w.run(chromedp.KeyEvent(key))
 }
 
-// eval returns the value of an expression in the page.
+// eval evaluates an expression in the page and returns its value.
 func eval[T any](w *window, expression string) T {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
@@ -274,11 +274,12 @@ func eval[T any](w *window, expression string) T {
 		if ctx.Err() != nil {
 			w.Fatalf("%s: %v", expression, err)
 		}
-		time.Sleep(20 * time.Millisecond) // evaluation fails while the browser leaves a page
+		time.Sleep(20 * time.Millisecond) // evaluation fails while the browser is leaving a page
 	}
 }
 
-// text returns the visible text of the page, once the page has loaded and its scripts have run.
+// text returns the visible text of the page. It waits until the page has loaded and its scripts
+// have run.
 func (w *window) text() string {
 	w.Helper()
 	return strings.Join(strings.Fields(eval[string](w, `document.readyState == "complete" ? document.body.innerText : ""`)), " ")
@@ -303,7 +304,7 @@ func (w *window) wait(done func() bool, why func() string) {
 	}
 }
 
-// at waits until the browser is at the path.
+// at waits until the browser shows the page with this path.
 func (w *window) at(path string) {
 	w.Helper()
 	address := func() string { return eval[string](w, `location.pathname + location.search`) }
@@ -313,7 +314,7 @@ func (w *window) at(path string) {
 		func() string { return "the browser is at " + address() + ", not at " + path })
 }
 
-// gone checks that the page does not contain the text, even invisibly.
+// gone checks that the page does not contain the text, not even invisibly.
 func (w *window) gone(text string) {
 	w.Helper()
 	if text == "" || strings.Contains(eval[string](w, `document.documentElement.outerHTML`), text) {
@@ -321,8 +322,8 @@ func (w *window) gone(text string) {
 	}
 }
 
-// again goes back or forward, or reloads. If the browser has kept the page, its script reloads it,
-// and again waits for that.
+// again goes back or forward, or reloads the page. If the browser shows a page that it has kept, a
+// script reloads that page; again then waits until it is loaded.
 func (w *window) again(how string) {
 	w.Helper()
 	before := eval[float64](w, `performance.timeOrigin`)

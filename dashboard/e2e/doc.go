@@ -1,6 +1,7 @@
 // Package e2e tests package dashboard in a browser. The tests drive Chromium through every flow,
-// with a host on a file and an HTTPS receiver, and check accessibility with axe-core. The package
-// is a separate module, so that hosts that import the library do not get these dependencies.
+// with a host that stores its data in a file and an HTTPS receiver, and check accessibility with
+// axe-core. The package is a separate module, so that hosts that import the library do not get
+// these dependencies.
 //
 // The tests need Chromium ("apt-get install chromium", or a browser named by the environment
 // variable CHROMIUM) and the packages pinned in package-lock.json; run "npm ci" in this directory.

@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 )
 
-// TestEvent copies the body of an event, which must be the sent bytes, even after the page has
-// updated itself. It also checks the instructions for verification.
+// TestEvent copies the body of an event. The copy must equal the bytes that were sent, even after
+// the page has updated itself. The test also checks the instructions for verifying signatures.
 func TestEvent(t *testing.T) {
 	s := newSite(t)
 	webhook := s.subscribe("/hooks", alerts.TypeBandwidthLimitReached, alerts.TypeFilesExpiring)
@@ -56,7 +56,7 @@ func TestEvent(t *testing.T) {
 		w.see("Pending")
 		release()
 		s.settled(id)
-		w.see("Delivered", "Attempt 2") // the states above and below the event
+		w.see("Delivered", "Attempt 2") // texts above and below the event
 		copied("after a change of the page")
 		s.receiver.answer(http.StatusServiceUnavailable, "", 0)
 	}

@@ -16,7 +16,7 @@ func (s *site) keys() []apikeys.Key {
 	return list.Keys
 }
 
-// secret returns the value that the page shows only once.
+// secret returns the value that the page shows once.
 func (w *window) secret() string {
 	w.Helper()
 	return eval[string](w, `document.getElementById("secret")?.textContent ?? ""`)
@@ -75,7 +75,7 @@ func TestKeys(t *testing.T) {
 		t.Errorf("got %+v", key)
 	}
 
-	// A reload and the back button must lead to the key's page.
+	// After the value was shown, a reload and the back button must lead to the key's page.
 	w.again("reload")
 	w.at("api-keys/" + key.ID)
 	w.gone(token)
@@ -91,7 +91,7 @@ func TestKeys(t *testing.T) {
 		t.Fatalf("%d keys", n)
 	}
 
-	// The back button must also work directly from the page that shows the value.
+	// The back button must also work directly on the page that shows the value.
 	w.visit("api-keys/" + key.ID)
 	w.click("Rotate…")
 	w.see("Rotate “CI deploy”", "1 day")
@@ -130,7 +130,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// All of this must work without JavaScript, and values shown once must still disappear.
+// All of this must also work without JavaScript, and values must still be shown only once.
 func TestKeysWithoutScripts(t *testing.T) {
 	s := newSite(t)
 	w := s.open(t)
@@ -163,7 +163,7 @@ func TestKeysWithoutScripts(t *testing.T) {
 	next := w.secret()
 	w.click("I’ve copied it")
 	w.see("This key was rotated")
-	w.again("back") // shows no value, or sends the form again
+	w.again("back") // shows a page without the value, or sends the form again
 	w.gone(next)
 	w.visit("api-keys")
 	w.click("Revoke no scripts")
@@ -178,8 +178,8 @@ func TestKeysWithoutScripts(t *testing.T) {
 	}
 }
 
-// TestBack leaves the page that shows a value and returns at once. Even a page that the browser has
-// kept must not show the value.
+// TestBack leaves the page that shows a value and returns to it at once. Even if the browser has
+// kept the page, it must not show the value again.
 func TestBack(t *testing.T) {
 	for _, scripts := range []bool{true, false} {
 		s := newSite(t)
@@ -207,7 +207,7 @@ func TestBack(t *testing.T) {
 	}
 }
 
-// Every step must be possible with the keyboard.
+// Users must be able to do every step with the keyboard.
 func TestKeyboard(t *testing.T) {
 	s := newSite(t)
 	w := s.open(t)
@@ -245,7 +245,7 @@ func TestKeyboard(t *testing.T) {
 	w.press(enter)
 	w.see("API key created")
 	w.visit("api-keys")
-	for range 16 { // skip the filters
+	for range 16 { // skips the filters
 		if eval[string](w, `document.activeElement.ariaLabel ?? ""`) == "Revoke a key" {
 			break
 		}
@@ -253,7 +253,7 @@ func TestKeyboard(t *testing.T) {
 	}
 	w.press(enter)
 	w.see("Revoke “a key”?")
-	for range 6 { // the dialog must keep the focus
+	for range 6 { // the focus must stay in the dialog
 		w.press(tab)
 		if inside := eval[bool](w, `document.activeElement === document.body || !!document.activeElement.closest("dialog")`); !inside {
 			t.Errorf("the focus leaves the dialog for %q", focused())

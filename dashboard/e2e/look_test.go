@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// A view is a page of a story.
+// A view is a page of the site that a story has set up.
 type view struct {
 	name string
 	path string
-	more func(*window) // actions on the page
+	more func(*window) // actions to take on the page
 }
 
 func (s *story) views() []view {
@@ -79,8 +79,8 @@ func (s *story) views() []view {
 	}
 }
 
-// TestLook visits every page in light and dark mode, on a desktop and on a phone. Nothing may be
-// cut off, and axe-core must report no violations.
+// TestLook visits every page in light and dark mode, with the window sizes of a desktop and a
+// phone. No text may be cut off, and axe-core must report no violations.
 func TestLook(t *testing.T) {
 	s := newStory(t)
 	for _, dark := range []bool{false, true} {
@@ -97,7 +97,7 @@ func TestLook(t *testing.T) {
 					}
 					w.fits(view.name)
 					w.axe(view.name)
-					if width > 1000 && !dark { // sizes between the two
+					if width > 1000 && !dark { // also check widths between the two
 						for _, between := range []int64{390, 768} {
 							w.size(between, 800)
 							w.fits(view.name)
@@ -123,8 +123,9 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestAuditLogLayout checks that on a desktop an address is on one line and all filters are in one
-// row, and that on a phone the line below the current tab is apart from the search field.
+// TestAuditLogLayout checks the layout of the audit log. On a desktop, an address must fit on one
+// line and all filters in one row. On a phone, there must be a gap between the line below the
+// selected tab and the search field.
 func TestAuditLogLayout(t *testing.T) {
 	s := newSite(t)
 	w := s.open(t)
@@ -152,7 +153,8 @@ func TestAuditLogLayout(t *testing.T) {
 	}
 }
 
-// fits fails the test if the page is wider than the window, or a cell's text leaves its cell.
+// fits fails the test if the page is wider than the window or the text of a cell overflows the
+// cell.
 func (w *window) fits(name string) {
 	w.Helper()
 	width := eval[int](w, `innerWidth`)

@@ -11,14 +11,14 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// Another site must not be able to submit changes or to frame the pages.
+// Another site must not be able to submit forms to the pages or to frame them.
 func TestOtherSite(t *testing.T) {
 	s := newSite(t)
 	key, token, err := s.api.Keys.Create(t.Context(), account, apikeys.CreateParams{Name: "a key", Scopes: scopes.All()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := strings.Replace(s.url, "127.0.0.1", "localhost", 1) // a different site to the browser
+	target := strings.Replace(s.url, "127.0.0.1", "localhost", 1) // another site for the browser
 	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		if r.URL.Path == "/frame" {

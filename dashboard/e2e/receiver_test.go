@@ -12,14 +12,14 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// A receiver is an HTTPS server that receives events and responds as configured.
+// A receiver is an HTTPS server that receives events and gives the configured response.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
 	status int
 	body   string
 	delay  time.Duration
-	held   chan struct{} // closed when it may respond; nil means immediately
+	held   chan struct{} // the receiver responds once it is closed; nil means immediately
 	check  func(http.Header, []byte) error
 	wrong  []error
 }
@@ -47,7 +47,7 @@ func (r *receiver) hold() (release func()) {
 func newReceiver(t *testing.T) *receiver {
 	r := &receiver{status: http.StatusOK, body: `{"received":true}`}
 	r.Server = httptest.NewUnstartedServer(http.HandlerFunc(r.receive))
-	if *screenshots { // screenshots need a fixed address
+	if *screenshots { // screenshots need the same address in each run
 		listener, err := net.Listen("tcp", "127.0.0.1:8443")
 		if err != nil {
 			t.Fatal(err)
@@ -88,7 +88,7 @@ func (r *receiver) receive(w http.ResponseWriter, request *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// trust makes the receiver verify requests with the secrets, as shown by the pages.
+// trust makes the receiver verify requests with these secrets, given as the pages show them.
 func (r *receiver) trust(t *testing.T, texts ...string) {
 	t.Helper()
 	var secrets []signing.Secret

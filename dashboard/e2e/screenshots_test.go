@@ -7,7 +7,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestScreenshots updates the pictures in docs if -screenshots is set.
+// TestScreenshots updates the pictures in docs/dashboard if -screenshots is set.
 func TestScreenshots(t *testing.T) {
 	if !*screenshots {
 		t.Skip("replaces the pictures in docs with -screenshots")
@@ -41,7 +41,7 @@ func TestScreenshots(t *testing.T) {
 			more(w)
 		}
 		file := filepath.Join("..", "..", "docs", "dashboard", picture.file+".png")
-		if picture.width < 500 { // only the visible part
+		if picture.width < 500 { // save only the visible part
 			w.save(file, chromedp.CaptureScreenshot())
 		} else {
 			w.picture(file)

@@ -6,7 +6,7 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 )
 
-// A user searches for a key and reads who changed it, with and without scripts.
+// A user searches for a key and reads who changed it. This must work with and without scripts.
 func TestSearchAndHistory(t *testing.T) {
 	s := newSite(t)
 	webhook := s.subscribe("/hooks", alerts.TypeBalanceLow)
@@ -44,7 +44,7 @@ func TestSearchAndHistory(t *testing.T) {
 		w.at("events/" + event)
 		w.see(s.receiver.URL+"/hooks", "Delivered")
 		look(token)
-		w.at("api-keys/" + key) // by its hint
+		w.at("api-keys/" + key) // found by the key's hint
 		w.gone(token)
 		w.click("Audit log")
 		w.see("Webhook created", "Key created")

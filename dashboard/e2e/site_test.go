@@ -22,13 +22,13 @@ import (
 
 const account = "acct_1"
 
-// A site is a host on a file with the dashboard, and a receiver of its webhooks.
+// A site is a host with the dashboard, a file as its store, and a receiver for its webhooks.
 type site struct {
 	*testing.T
 	api      *storageapi.Handler
-	url      string // of the dashboard
+	url      string // address of the dashboard
 	receiver *receiver
-	now      atomic.Pointer[func() time.Time] // the services' clock
+	now      atomic.Pointer[func() time.Time] // the clock of the services
 }
 
 func newSite(t *testing.T) *site {
@@ -76,7 +76,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// clock sets the services' clock back by ago.
+// clock sets the clock of the services to the given duration before the actual time.
 func (s *site) clock(ago time.Duration) {
 	now := func() time.Time { return time.Now().Add(-ago) }
 	s.now.Store(&now)
@@ -87,7 +87,7 @@ func (s *site) valid(token string) bool {
 	return err == nil
 }
 
-// subscribe creates a webhook in Go for a path of the receiver.
+// subscribe creates, in Go, a webhook for a path of the receiver.
 func (s *site) subscribe(path string, events ...webhooks.EventType) webhooks.Webhook {
 	s.Helper()
 	params := webhooks.CreateParams{URL: s.receiver.URL + path, Events: events, Threshold: 12_500_000_000}
@@ -98,7 +98,8 @@ func (s *site) subscribe(path string, events ...webhooks.EventType) webhooks.Web
 	return webhook
 }
 
-// publish publishes events, waits until they are settled, and returns their IDs.
+// publish publishes events, waits until all their deliveries are settled, and returns the event
+// IDs.
 func (s *site) publish(data ...webhooks.Data) (ids []string) {
 	s.Helper()
 	for _, d := range data {

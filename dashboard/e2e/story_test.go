@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A story is a site with data of realistic use.
+// A story is a site with realistic data.
 type story struct {
 	*site
 	key     apikeys.Key      // one of several keys
@@ -20,7 +20,7 @@ type story struct {
 	dead    string           // ID of an event that failed
 }
 
-// Responses of the receivers of the story.
+// What the receivers in the story respond.
 const (
 	outage = `{"error":"upstream connect error or disconnect/reset before headers"}`
 	notes  = "<!doctype html>\n<h1>Internal Server Error</h1>\n<p>The database is not reachable.</p>"
@@ -67,7 +67,7 @@ func newStory(t *testing.T) *story {
 	s.clock(50 * time.Hour)
 	s.breakDown()
 	s.publish(alerts.FilesExpiring{Files: []alerts.ExpiringFile{{ID: "file_1", ExpiresAt: time.Now().Add(day)}}})
-	for hour := 23; hour >= 0; hour-- { // more events by day, and an outage
+	for hour := 23; hour >= 0; hour-- { // with more events in the daytime, and an outage
 		s.clock(time.Duration(hour)*time.Hour + time.Minute)
 		for i := range 3 + (hour*7)%6 {
 			s.receiver.answer(http.StatusOK, `{"received":true}`, time.Duration(4+(hour*5)%23+i)*time.Millisecond)
@@ -86,7 +86,7 @@ func newStory(t *testing.T) *story {
 	return s
 }
 
-// breakDown publishes events until the webhook with the failing receiver counts as down.
+// breakDown publishes events until the webhook whose receiver fails counts as down.
 func (s *story) breakDown() {
 	s.Helper()
 	for range 50 {

@@ -12,7 +12,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Pages must show times in the reader's zone, and in UTC on hover or without scripts.
+// Pages must show times in the reader's time zone. On hover, and without scripts, they must show
+// UTC.
 func TestTimes(t *testing.T) {
 	s := newSite(t)
 	webhook := s.subscribe("/hooks", alerts.TypeBalanceLow)
@@ -27,7 +28,7 @@ func TestTimes(t *testing.T) {
 	inUTC := published.Format("2 Jan 2006, 15:04:05 UTC")
 
 	w := s.open(t)
-	w.zone("Asia/Kolkata") // not a whole number of hours from UTC
+	w.zone("Asia/Kolkata") // its offset from UTC is not a whole number of hours
 	w.visit(path + "/" + event)
 	w.see("Published " + published.Add(5*time.Hour+30*time.Minute).Format("2 Jan 2006, 15:04:05") + " GMT+5:30")
 	titles := func() string {
@@ -37,7 +38,7 @@ func TestTimes(t *testing.T) {
 		t.Errorf("on hover there is %q, want %s", got, inUTC)
 	}
 
-	// Times that the reader enters are in the reader's zone, too.
+	// Times that the reader enters must also be in the reader's time zone.
 	w.visit(path)
 	w.see("Published from (your time)")
 	local := published.Add(5*time.Hour + 30*time.Minute).Truncate(time.Minute)
@@ -62,7 +63,7 @@ func TestTimes(t *testing.T) {
 		t.Errorf("after a reload it shows %s", shown)
 	}
 
-	// So are the hours of the chart.
+	// The hours of the chart must be in the reader's time zone as well.
 	hours := `[...document.querySelectorAll(".hours text")].map((hour) => hour.textContent.slice(-3)).join("")`
 	w.visit("webhooks/" + webhook.ID)
 	w.see("hours (your time)")
@@ -84,8 +85,8 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// When parts of a page are reloaded, its times must stay in the reader's zone. This must not count
-// as a change that replaces the page.
+// When parts of a page are reloaded, its times must stay in the reader's time zone. The converted
+// times must not count as a change that requires replacing part of the page.
 func TestTimesOfLivePages(t *testing.T) {
 	s := newSite(t)
 	webhook := s.subscribe("/hooks", alerts.TypeBalanceLow)

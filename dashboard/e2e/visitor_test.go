@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/dashboard"
 )
 
-// A visitor follows a link, signs in, sees no controls for forbidden actions, and signs out. The
-// pages' Content-Security-Policy must allow the sign-out form.
+// A visitor follows a link, signs in, sees no buttons for forbidden actions, and signs out. The
+// Content-Security-Policy of the pages must allow the sign-out form.
 func TestVisitor(t *testing.T) {
 	s := newSite(t)
 	s.subscribe("/ok", "balance.low")

@@ -40,7 +40,7 @@ func TestWebhooks(t *testing.T) {
 	w.at(path)
 	w.gone(secret)
 
-	// A test event shows the response.
+	// The result of a test event shows the response.
 	w.see("Nothing sent yet")
 	s.receiver.answer(http.StatusAccepted, "got it", 0)
 	w.click("Send test event")
@@ -76,7 +76,7 @@ func TestWebhooks(t *testing.T) {
 	w.click("Resend")
 	w.see("Queued to be sent again.", "Pending")
 	release()
-	w.see("Attempt 2", "at last", "Delivered") // without a click, because the page reloads
+	w.see("Attempt 2", "at last", "Delivered") // the page reloads itself, without a click
 	s.receiver.verified(t)
 
 	// Disable, enable and edit the webhook.
@@ -121,7 +121,7 @@ func TestWebhooks(t *testing.T) {
 	w.see("Webhook deleted", "No webhooks yet")
 }
 
-// Rows of the list are resent alone and together, also without scripts.
+// The user resends deliveries in the list one by one and several at once, with and without scripts.
 func TestResend(t *testing.T) {
 	for _, scripts := range []bool{true, false} {
 		t.Run(fmt.Sprintf("scripts=%v", scripts), func(t *testing.T) {
@@ -168,8 +168,8 @@ func TestResend(t *testing.T) {
 	}
 }
 
-// The page must update the progress of a recovery without a click, even, more slowly, without
-// scripts.
+// The page must update the progress of a recovery without a click. Without scripts it must do so as
+// well, but may be slower.
 func TestRecovery(t *testing.T) {
 	for _, scripts := range []bool{true, false} {
 		t.Run(fmt.Sprintf("scripts=%v", scripts), func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestRecovery(t *testing.T) {
 			s.receiver.answer(http.StatusServiceUnavailable, "", 0)
 			s.publish(low, low, low)
 			s.receiver.answer(http.StatusOK, "", 0)
-			s.publish(low) // so that the webhook does not count as down
+			s.publish(low) // keeps the webhook from counting as down
 			off := false
 			if _, err := s.api.Webhooks.Update(t.Context(), account, webhook.ID, webhooks.UpdateParams{Active: &off}); err != nil {
 				t.Fatal(err)
@@ -214,10 +214,10 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
-// markup would run a script if it were not escaped.
+// markup would run a script if a page did not escape it.
 const markup = `"><script>alert(1)</script><img src=x onerror=alert(2)><svg onload=alert(3)>`
 
-// Text from other parties must be shown unchanged and not be executed.
+// Pages must show text from other parties unchanged and must not execute it.
 func TestMarkup(t *testing.T) {
 	s := newSite(t)
 	webhook := s.subscribe("/hooks", alerts.TypeBalanceLow)
@@ -243,7 +243,7 @@ func TestMarkup(t *testing.T) {
 	if n := eval[int](w, `document.querySelectorAll("main script, main img, dialog script, dialog img").length`); n != 0 {
 		t.Errorf("%d elements were made of what others wrote", n)
 	}
-	// The policy must block it even if it were not escaped.
+	// Even if a page did not escape markup, the Content-Security-Policy must block it.
 	w.expect("404")
 	eval[bool](w, `document.querySelector("main").insertAdjacentHTML("beforeend", "<img src=x onerror='document.title = \"ran\"'>"), true`)
 	w.hear("Content Security Policy")

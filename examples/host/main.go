@@ -59,7 +59,7 @@ func run(ctx context.Context, out io.Writer, path, listen, metrics, password str
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, file.Close()) }() // 4.
+	defer func() { err = errors.Join(err, file.Close()) }() // 4. the file is closed
 	if h.api, err = storageapi.NewHandler(h.config(file)); err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (h *host) config(file *bolt.Store) storageapi.Config {
 	}
 }
 
-// notify receives each audit entry until it returns nil, so it may receive an entry more than
+// notify is called for each audit entry until it returns nil, so it may get an entry more than
 // once. A host with many customers sends mail here.
 func notify(_ context.Context, n audit.Entry) error {
 	switch n.Action {

@@ -107,7 +107,7 @@ func manageDeliveries(ctx context.Context, out io.Writer, admin client, receiver
 	return err
 }
 
-// spend makes the service publish that the balance is low, and returns the event's ID.
+// spend makes the service publish an event that the balance is low, and returns the event's ID.
 func spend(ctx context.Context, c client) (eventID string, err error) {
 	var spent struct {
 		EventID string `json:"eventId"`

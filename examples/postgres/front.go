@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// A front is a load balancer. It sends each request to the next node, or to the following
-// nodes if that does not answer.
+// A front is a load balancer. It sends each request to the next node. If that node does not answer,
+// it tries the following nodes.
 type front struct {
 	httputil.ReverseProxy
 	nodes []string

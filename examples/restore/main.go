@@ -26,7 +26,8 @@ func main() {
 	}
 }
 
-// flags replaces the fields that errors of boltops name by the flags that set them.
+// flags replaces field names of package boltops in error texts with the flags that set these
+// fields.
 var flags = strings.NewReplacer(
 	"Fence.Abandoned", "-abandoned", "Fence.DeletedKeys and Fence.RotatedKeys", "-revoked", "Fence.NothingRevoked", "-nothing-revoked",
 )

@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/store/bolt"
 )
 
-// Operators see flags, so errors must name these rather than the fields of boltops.Fence.
+// Operators see flags, so errors must name the flags rather than the fields of boltops.Fence.
 func TestRun_UnknownRevocations_NamesTheFlags(t *testing.T) {
 	dir := t.TempDir()
 	backup, abandoned, to := filepath.Join(dir, "backup.db"), filepath.Join(dir, "abandoned.db"), filepath.Join(dir, "storage.db")

@@ -10,9 +10,9 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// Gin mounts the API in a gin router. A wildcard under /v2 would conflict with the host's routes,
-// on which gin panics, so NoRoute passes all unmatched requests to the API. Gin must not clean
-// paths before.
+// Gin mounts the API in a gin router. A wildcard route under /v2 would conflict with the host's
+// routes and make gin panic, so NoRoute passes all unmatched requests to the API. Gin must pass on
+// their paths without cleaning them.
 func Gin(api *storageapi.Handler, settings http.Handler) http.Handler {
 	router := gin.New()
 	router.RedirectTrailingSlash = false
@@ -26,7 +26,7 @@ func Gin(api *storageapi.Handler, settings http.Handler) http.Handler {
 	return router
 }
 
-// ginRequire is Require as gin middleware: later handlers run only if the guard passes.
+// ginRequire adapts Require to gin middleware: later handlers run only if the guard passes.
 func ginRequire(api *storageapi.Handler, scope scopes.Scope) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		passed := false

@@ -10,13 +10,13 @@ import (
 // Timeout is how long a body may take: enough for 64 KiB at 18 kbit/s.
 const Timeout = 30 * time.Second
 
-// Limit makes reads of the request's body fail once within has passed from now, or the
-// server's ReadTimeout if that is shorter. It does nothing for a request without a body.
-// It returns [http.ErrNotSupported] if w has no read deadline, for example because a
-// middleware has wrapped it without an Unwrap method.
+// Limit makes reads of the request's body fail after the duration within, or after the server's
+// ReadTimeout if that is shorter. It does nothing for a request without a body. It returns
+// [http.ErrNotSupported] if w has no read deadline, for example because a middleware has wrapped it
+// without an Unwrap method.
 //
-// Call [Lift] after the whole body was read, and only then: otherwise the server reads
-// the rest of the body, which must also end.
+// Call [Lift] only after the whole body was read. Otherwise the server reads the rest of the body
+// itself, and the limit must apply to that, too.
 func Limit(w http.ResponseWriter, r *http.Request, within time.Duration) error {
 	if r.ContentLength == 0 {
 		return nil

@@ -1,5 +1,5 @@
-// Package boltfault makes commits of a bolt file fail or take given steps, and its clock jump, in
-// tests.
+// Package boltfault lets tests make commits of a bolt file fail, combine given steps into one
+// commit, and set the file's clock.
 package boltfault
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/internal/boltoption"
 )
 
-// A Disk commits the transactions of the files that are opened with its Option. The zero Disk
+// A Disk commits the transactions of the files that were opened with its Option. The zero Disk
 // commits as usual.
 type Disk struct {
 	around atomic.Pointer[func(commit func() error) error]
@@ -35,7 +35,7 @@ func (d *Disk) Commit(tx *bbolt.Tx) error {
 // disk, provided that nothing was committed. After any other error the store is read-only.
 func (d *Disk) Around(around func(commit func() error) error) { d.around.Store(&around) }
 
-// SystemClock returns a bolt.Option that replaces the store's system clock by now. Tests in a
+// SystemClock returns a bolt.Option that replaces the store's system clock with now. Tests in a
 // testing/synctest bubble need it, because the bubble's clock cannot jump.
 func SystemClock(now func() time.Time) func(*boltoption.Options) {
 	return func(o *boltoption.Options) { o.System.Now = now }

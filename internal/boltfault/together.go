@@ -6,7 +6,8 @@ import (
 )
 
 // Together runs steps in one transaction, in their order, and returns the error of each. run is the
-// Run of a groupcommit.Writer. A transaction before it, without changes, lasts until all steps wait.
+// Run of a groupcommit.Writer. Together first occupies the writer with an empty transaction until
+// all steps are queued.
 func Together[B any](ctx context.Context, run func(context.Context, func(B) error) error, steps ...func(B) error) []error {
 	begun, release, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
@@ -33,7 +34,8 @@ func Together[B any](ctx context.Context, run func(context.Context, func(B) erro
 	return errs
 }
 
-// A queuedContext reports when its step is in the queue: Run calls Done only then.
+// A queuedContext reports when its step is in the queue: Run calls Done only after queueing the
+// step.
 type queuedContext struct {
 	context.Context
 	reported chan struct{}

@@ -2,7 +2,7 @@
 // clock. A store in one process needs this for two reasons:
 //
 //   - Records are removed by age, and a clock that was set ahead must not cause the removal of
-//     pending deliveries. So a jump ahead is believed only after a day, see [Clock.Doubt].
+//     pending deliveries. So the package trusts a jump ahead only after a day, see [Clock.Doubt].
 //   - Stored due times are read by a later process, when the clock may have been set. So they
 //     refer to a clock that is never set, see [Clock.Steady].
 package clock
@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	tolerance    = time.Minute    // a smaller change is no jump
-	confirmation = 24 * time.Hour // how long a jump must last to be believed
-	absence      = time.Hour      // a shorter absence is no jump
+	tolerance    = time.Minute    // smaller changes are not jumps
+	confirmation = 24 * time.Hour // how long a jump must last to be trusted
+	absence      = time.Hour      // shorter absences are not jumps
 )
 
 // A Clock watches the system's clock. The zero Clock is ready to use and starts watching
@@ -41,8 +41,8 @@ type Mark struct {
 }
 
 // Resume continues from a mark of an earlier process. c must be unused. If the clock was set back
-// since the mark, no time has passed. If more than an hour has passed since the mark, that time is
-// doubted for a day, because the clock may have been set.
+// since the mark, no time counts as passed. If more than an hour has passed since the mark, that
+// time is in doubt for a day, because the clock may have been set.
 func (c *Clock) Resume(m Mark) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,9 +65,9 @@ func (c *Clock) Time() time.Time {
 	return c.readClock()
 }
 
-// Published returns the publication time of an event that is stored now, given the time of the
-// last event. It is never before last, so that events are ordered by time, unless last is more
-// than a day ahead. Such a time was read from a wrong clock, and does not restrict later events.
+// Published returns the publication time of an event that is stored now, given the time of the last
+// event. It is never before last, so that events are ordered by time. But if last is more than a
+// day ahead, it was read from a wrong clock and is ignored.
 func (c *Clock) Published(last time.Time) time.Time {
 	now := c.Time()
 	if now.Before(last) && last.Sub(now) <= confirmation {
@@ -76,11 +76,11 @@ func (c *Clock) Published(last time.Time) time.Time {
 	return now
 }
 
-// Ahead reports whether a time is more than a day ahead. Then the clock was wrong when the time
+// Ahead reports whether t is more than a day ahead of the clock. Then the clock was wrong when t
 // was read, or is wrong now.
 func (c *Clock) Ahead(t time.Time) bool { return t.Sub(c.Time()) > confirmation }
 
-// Watch starts watching.
+// Watch starts watching the clock.
 func (c *Clock) Watch() { c.Doubt() }
 
 // Mark returns the current reading.
@@ -100,8 +100,8 @@ func (c *Clock) Doubt() time.Duration {
 	return c.doubt
 }
 
-// Steady returns the time of the steady clock at t, a time of time.Now in this process.
-// The steady clock is not set with the system's clock, and continues from a [Mark] in
+// Steady returns the time of the steady clock at t, which must be a time of time.Now in this
+// process. The steady clock ignores changes of the system's clock, and continues from a [Mark] in
 // another process.
 func (c *Clock) Steady(t time.Time) time.Time {
 	c.mu.Lock()

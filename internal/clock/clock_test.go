@@ -56,7 +56,7 @@ func TestClock_SystemClockIsSet_DoubtsJumpsAheadAndStaysSteady(t *testing.T) {
 	}
 }
 
-// A clock continues from a mark in a later process. The system's clock may have been set meanwhile.
+// A later process continues from a mark. The system's clock may have been set meanwhile.
 func TestResume_ClockWasSetOrTimePassed_ContinuesSteadilyWithDoubt(t *testing.T) {
 	for name, test := range map[string]struct {
 		ahead  time.Duration // before the mark

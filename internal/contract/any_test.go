@@ -8,19 +8,20 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// testAny provokes the responses that all operations share, or all operations with a body.
+// testAny provokes the responses that all operations share, and those that all operations with a
+// body share.
 func (h *host) testAny(t *testing.T) {
 	_, weak := h.key("weak", scopes.Of(scopes.EnvironmentsRead))
 	for _, op := range h.operations {
 		h.do(t, op.id, 401, nobody, as(""))
 		h.do(t, op.id, 401, nobody, as("sak_0123456789ABCDEFGHIJKLMNOPQRSTUVabcdef"))
 		h.do(t, op.id, 401, nobody, func(c *call) { c.header.Add("Api-Key", h.admin) })
-		if op.Operation.Responses.Status(http.StatusNotFound) != nil && strings.Contains(op.Path, "{") { // otherwise an ID in the query is unknown
+		if op.Operation.Responses.Status(http.StatusNotFound) != nil && strings.Contains(op.Path, "{") { // operations with IDs only in the query are tested elsewhere
 			h.do(t, op.id, 404, nobody, exampleBody)
 		}
 		if op.Operation.Responses.Status(http.StatusForbidden) == nil {
 			value, want := weak, http.StatusOK
-			if op.Method == http.MethodDelete { // revokes the value
+			if op.Method == http.MethodDelete { // each request revokes the value that it carries
 				_, value = h.key("spent", scopes.Of(scopes.EnvironmentsRead))
 				want = http.StatusNoContent
 			}
@@ -43,7 +44,7 @@ func (h *host) testAny(t *testing.T) {
 	}
 }
 
-// no test sets the IDs in the path to the document's examples, which do not exist.
+// nobody sets the IDs in the path to the document's examples. No object has these IDs.
 func nobody(c *call) {
 	var values []string
 	for _, parameter := range c.op.parameters() {
@@ -65,7 +66,7 @@ func exampleBody(c *call) {
 	}
 }
 
-// testNone calls undocumented paths and methods.
+// testNone sends requests with undocumented paths and methods.
 func (h *host) testNone(t *testing.T) {
 	none := func(status int, method, path string) {
 		t.Helper()
@@ -76,7 +77,7 @@ func (h *host) testNone(t *testing.T) {
 			t.Errorf("want %d: %v", status, done)
 		}
 	}
-	paths := make(map[string]string) // methods by path
+	paths := make(map[string]string) // documented methods by path
 	for _, op := range h.operations {
 		paths[op.Path] += op.Method + " "
 	}

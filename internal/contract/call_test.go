@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// do makes a prepared call, and fails the test unless the response has status want.
+// do makes the call that prepare returns, and fails the test unless the response has status want.
 func (h *host) do(t testing.TB, id string, want int, changes ...func(*call)) *exchange {
 	t.Helper()
 	done, err := h.exchange(h.prepare(id, changes...))
@@ -20,7 +20,7 @@ func (h *host) do(t testing.TB, id string, want int, changes ...func(*call)) *ex
 	if done.status != want {
 		t.Fatalf("want status %d: %v", want, done)
 	}
-	// Only these statuses may be caused by an invalid request.
+	// Only for these statuses may the request violate the document.
 	switch want {
 	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusUnsupportedMediaType, http.StatusRequestEntityTooLarge:
 	default:
@@ -37,8 +37,8 @@ func (h *host) do(t testing.TB, id string, want int, changes ...func(*call)) *ex
 	return done
 }
 
-// prepare returns a call of the operation with the ID, made by an administrator and then modified
-// by changes.
+// prepare returns a call of the operation with this ID. The call uses the administrator's key;
+// changes then modify it.
 func (h *host) prepare(id string, changes ...func(*call)) call {
 	op := h.byID(h, id)
 	c := call{op: op, method: op.Method, path: op.Path, header: http.Header{auth.HeaderName: {h.admin}}}
@@ -48,7 +48,7 @@ func (h *host) prepare(id string, changes ...func(*call)) call {
 	return c
 }
 
-// at sets the values of the path's parameters. They must not need escaping.
+// at sets the values of the path parameters. The values must not need escaping.
 func at(values ...string) func(*call) {
 	return func(c *call) { c.path, c.ids = c.op.path(values...) }
 }

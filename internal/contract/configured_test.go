@@ -18,8 +18,8 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// another starts a host with a different configuration. Its responses are recorded with those of
-// first.
+// another starts a host with a different configuration. Its responses are recorded together with
+// those of first.
 func another(t *testing.T, first *host, change func(*storageapi.Config)) *host {
 	t.Helper()
 	h := newHost(t, first.document, change)
@@ -30,7 +30,7 @@ func another(t *testing.T, first *host, change func(*storageapi.Config)) *host {
 // testLimits creates the maximum number of keys and webhooks, and then one more of each.
 func testLimits(t *testing.T, first *host) {
 	h := another(t, first, func(c *storageapi.Config) {
-		c.Keys.MaxPerAccount, c.Webhooks.MaxPerAccount = 2, 1 // including the administrator's key
+		c.Keys.MaxPerAccount, c.Webhooks.MaxPerAccount = 2, 1 // 2 keys include the administrator's
 		c.RateLimit = auth.RateLimit{}
 	})
 	for op, bodies := range map[string][2]string{
@@ -45,7 +45,7 @@ func testLimits(t *testing.T, first *host) {
 			t.Errorf("not what is got: %v", again)
 		}
 		h.do(t, op, 409, body(bodies[1]), once)
-		h.do(t, op, 409, body(bodies[1])) // over the limit
+		h.do(t, op, 409, body(bodies[1])) // one more than the limit
 		h.do(t, op, 400, body(bodies[1]), header("Idempotency-Key", "not visible"))
 	}
 }
@@ -74,7 +74,7 @@ func testRetention(t *testing.T, first *host) {
 	}
 }
 
-// testRates exceeds the rate limit of a key.
+// testRates exceeds the rate limit of one key.
 func testRates(t *testing.T, first *host) {
 	h := another(t, first, func(c *storageapi.Config) {
 		c.RateLimit = auth.RateLimit{PerSecond: 1e-6, Burst: 1}
@@ -88,8 +88,8 @@ func testRates(t *testing.T, first *host) {
 	}
 }
 
-// testFailing calls a host whose store cannot list keys, and then every operation of a host whose
-// file is closed and of a host whose store is unreachable.
+// testFailing first lists keys on a host whose store cannot list them. It then calls every
+// operation on two hosts: one whose file is closed, and one whose store is unreachable.
 func testFailing(t *testing.T, first *host) {
 	h := another(t, first, func(c *storageapi.Config) { c.Path, c.Store = "", unlisting{memory.New()} })
 	h.do(t, "listKeys", 500)
@@ -110,7 +110,7 @@ func testFailing(t *testing.T, first *host) {
 	}
 }
 
-// unreachable is a store that is unreachable while down is set.
+// unreachable is a store that cannot be reached while down is set.
 type unreachable struct {
 	store.Store
 	down *atomic.Bool
@@ -123,7 +123,7 @@ func (u unreachable) KeyByHash(ctx context.Context, hash driver.Hash) (apikeys.K
 	return u.Store.KeyByHash(ctx, hash)
 }
 
-// unlisting is a store that fails to list keys.
+// unlisting is a store that cannot list keys.
 type unlisting struct{ store.Store }
 
 func (unlisting) ListKeys(context.Context, string, driver.ListQuery) ([]apikeys.Key, error) {

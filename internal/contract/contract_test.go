@@ -7,10 +7,11 @@ import (
 	"testing"
 )
 
-// TestContract provokes every documented response.
+// TestContract provokes every documented response on a host with the default vocabulary.
 func TestContract(t *testing.T) { testContract(t, load(t)) }
 
-// TestContractOfAHost does the same on a host with its own scopes, event types, names and limits.
+// TestContractOfAHost does the same as TestContract, but on a host with its own scopes, event
+// types, names and limits.
 func TestContractOfAHost(t *testing.T) {
 	d := loadOwn(t)
 	testContract(t, d)
@@ -34,7 +35,7 @@ func testContract(t *testing.T, d *document) {
 	t.Run("failures", func(t *testing.T) { testFailing(t, h) })
 
 	if strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
-		return // only some of the tests ran
+		return // -run has selected only some of the tests
 	}
 	for _, op := range d.operations {
 		for status := range op.Operation.Responses.Map() {

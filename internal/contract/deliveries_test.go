@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// settled waits until the delivery of the event to the webhook has the given state, and returns the
-// response.
+// settled waits until the event's delivery to the webhook has the given state. It returns the
+// response that showed this state.
 func (h *host) settled(t *testing.T, webhook, event, state string) *exchange {
 	t.Helper()
 	var got *exchange

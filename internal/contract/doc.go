@@ -1,10 +1,10 @@
-// Package contract tests that the API matches its OpenAPI document, with independent tools:
-// kin-openapi validates every request and response, and redocly lints the document. It is a separate
-// module, so that hosts that import the library do not get these tools.
+// Package contract tests that the API matches its OpenAPI document. It uses independent tools:
+// kin-openapi validates every request and response, and redocly lints the document. It is a
+// separate module, so that hosts that import the library do not get these tools.
 //
-//   - TestContract calls every operation, for success and for each failure that can be provoked, on a
-//     host with a file and a receiver behind TLS. It fails if a response differs from the document, or
-//     if a documented status was never returned.
+//   - TestContract calls every operation, once with success and once for each failure that a test
+//     can provoke, on a host with a file and a receiver behind TLS. It fails if a response differs
+//     from the document, or if no response had one of the documented statuses.
 //   - TestContractOfAHost does the same for a host with its own vocabulary and document.
 //   - TestWalk calls operations with valid and invalid values made from the document, and with
 //     undocumented input. It prints its seed. -seed repeats a run, -requests sets the number of
@@ -15,9 +15,9 @@
 //
 // A test in the library's own module compares the document's routes with the code.
 //
-// kin-openapi reads OpenAPI 3.1 and validates with JSON Schema 2020-12, so the tests use the document as
-// it is, with two changes. They move x-otherwise to the components, because kin-openapi does not follow
-// references in extensions. And they close objects without additionalProperties, so that undocumented
-// fields in responses are found; for clients these objects are open, since later versions may add
-// fields.
+// kin-openapi reads OpenAPI 3.1 and validates with JSON Schema 2020-12, so the tests use the
+// document almost unchanged. First, they move x-otherwise to the components, because kin-openapi
+// does not follow references in extensions. Second, they close objects without
+// additionalProperties, so that they detect undocumented fields in responses. For clients these
+// objects are open, because later versions may add fields.
 package contract

@@ -16,18 +16,18 @@ import (
 	"github.com/storageapi/storageapi"
 )
 
-// A document is the OpenAPI document as read by kin-openapi.
+// A document is the OpenAPI document as kin-openapi reads it.
 type document struct {
 	spec       *openapi3.T
 	operations []*operation // all operations of the paths, in order of their IDs
 
-	// otherwise has the responses to requests that match no operation: 404 and 405, in addition to
-	// the responses that every request can get. The key is the status.
+	// otherwise documents, by status, the responses to requests that match no operation. These are
+	// 404 and 405, in addition to the responses that every request can get.
 	otherwise map[int]*operation
 
 	text      []byte
 	prefix    string                   // prefix of the paths
-	configure func(*storageapi.Config) // configures the host of the document; nil means the default
+	configure func(*storageapi.Config) // makes a host match the document; nil means the default
 }
 
 // An operation is a documented method of a path.
@@ -102,7 +102,7 @@ func (d *document) operation(path string, item *openapi3.PathItem, method string
 	}
 }
 
-// byID returns the operation with the ID.
+// byID returns the operation with this ID.
 func (d *document) byID(t testing.TB, id string) *operation {
 	t.Helper()
 	for _, op := range d.operations {
@@ -131,7 +131,7 @@ func closeObjects(node any) {
 	}
 }
 
-// parameters returns the parameters of the path and of the operation.
+// parameters returns the parameters of both the path and the operation.
 func (o *operation) parameters() []*openapi3.Parameter {
 	var list []*openapi3.Parameter
 	for _, parameters := range []openapi3.Parameters{o.PathItem.Parameters, o.Operation.Parameters} {
@@ -142,7 +142,7 @@ func (o *operation) parameters() []*openapi3.Parameter {
 	return list
 }
 
-// parameterNames returns the names of the parameters.
+// parameterNames returns the names of all parameters.
 func (o *operation) parameterNames() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, parameter := range o.parameters() {
@@ -153,8 +153,8 @@ func (o *operation) parameterNames() iter.Seq[string] {
 	}
 }
 
-// path returns the operation's path with the values in place of its parameters, in order, and the
-// values by parameter name.
+// path returns the operation's path with its parameters replaced by values, in order. It also
+// returns the values by parameter name.
 func (o *operation) path(values ...string) (path string, byName map[string]string) {
 	byName = make(map[string]string)
 	segments := strings.Split(o.Path, "/")
@@ -203,8 +203,8 @@ func testDocument(t *testing.T, d *document) {
 	}
 }
 
-// checkRequired checks that all fields of responses and events, except those in but, are documented
-// as required. Missing values are null.
+// checkRequired checks that the document marks all fields of responses and events as required,
+// except for the fields in but. A missing value is sent as null.
 func checkRequired(t *testing.T, where string, ref *openapi3.SchemaRef, but ...string) {
 	if ref == nil {
 		return

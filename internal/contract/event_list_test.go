@@ -8,7 +8,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// testEventList publishes an event of each type, reads their bodies, and follows the list.
+// testEventList publishes an event of each type, reads the bodies of the events, and pages through
+// the list.
 func (h *host) testEventList(t *testing.T) {
 	webhook := h.webhook(t, "")
 	_, reader := h.key("reader", scopes.Of(scopes.FilesRead))

@@ -21,18 +21,18 @@ import (
 // A call is a request to send. The zero call has no key and no body.
 type call struct {
 	op     *operation
-	method string            // the method of op, HEAD for GET, or an undocumented one
-	path   string            // escaped, with all values
+	method string            // the method of op, HEAD instead of GET, or an undocumented method
+	path   string            // escaped, with values for all parameters
 	ids    map[string]string // unescaped values by parameter name
 	query  string
 	header http.Header
 	body   []byte
 }
 
-// An exchange is a request with its response.
+// An exchange is a call with its response.
 type exchange struct {
 	call
-	invalid error // violation of the document by the request
+	invalid error // how the request violates the document, or nil
 	status  int
 	header  http.Header
 	body    []byte
@@ -41,23 +41,23 @@ type exchange struct {
 // secrets matches the values of keys and signing secrets.
 var secrets = regexp.MustCompile(`\b(sak|acme|whsec)_[0-9A-Za-z+/=]+`)
 
-// String returns the exchange without its secrets.
+// String returns the exchange as text without secrets.
 func (e *exchange) String() string {
 	text := fmt.Sprintf("%s: %s %s?%s %v %.300q\n\tanswered %d %v %.600s\n\tby the document the request is: %v",
 		e.op.id, e.method, e.path, e.query, e.call.header, e.call.body, e.status, e.header, e.body, e.invalid)
 	return secrets.ReplaceAllString(text, "${1}_…")
 }
 
-// client follows no redirects.
+// client does not follow redirects.
 var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// exchange makes the call, and returns an error unless the response is as documented.
+// exchange sends the call. It returns an error unless the response matches the document.
 func (h *host) exchange(c call) (*exchange, error) {
 	request, err := http.NewRequestWithContext(h.Context(), c.method, h.url, bytes.NewReader(c.body))
 	if err != nil {
 		return nil, err
 	}
-	request.URL.Opaque = c.path // sent unchanged
+	request.URL.Opaque = c.path // sends the path unchanged
 	request.URL.RawQuery = c.query
 	request.Header = c.header.Clone()
 	done := &exchange{call: c, invalid: checkRequest(h.Context(), c)}
@@ -78,9 +78,9 @@ func (h *host) exchange(c call) (*exchange, error) {
 	return done, nil
 }
 
-// checkRequest returns how the request violates the document, or nil.
+// checkRequest returns an error that says how the request violates the document, or nil.
 func checkRequest(ctx context.Context, c call) error {
-	// The request may have an invalid URL. kin-openapi needs only its query.
+	// c.path may be invalid in a URL, but kin-openapi needs only the query.
 	query, err := url.ParseQuery(c.query)
 	if err != nil {
 		return err
@@ -109,8 +109,8 @@ func options() *openapi3filter.Options {
 	}
 }
 
-// undocumented returns the first name that is neither in documented nor in common, or "". It
-// ignores case.
+// undocumented returns the first of names that is in neither documented nor common, ignoring case,
+// or "".
 func undocumented(names, documented iter.Seq[string], common ...string) string {
 	known := append(slices.Collect(documented), common...)
 	for name := range names {
@@ -121,8 +121,8 @@ func undocumented(names, documented iter.Seq[string], common ...string) string {
 	return ""
 }
 
-// check returns an error unless the response is as documented: its status, exactly the documented
-// headers, its body, and the code of an error.
+// check returns an error unless the response matches the document. It checks the status, the body,
+// the code of an error, and that exactly the documented headers are present.
 func (e *exchange) check(ctx context.Context) error {
 	err := openapi3filter.ValidateResponse(ctx, &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: &http.Request{Method: e.op.Method}, Route: &e.op.Route},
@@ -152,12 +152,13 @@ func (e *exchange) check(ctx context.Context) error {
 	return nil
 }
 
-// isEventBody reports whether the response is the body of an event as it was sent.
+// isEventBody reports whether the response is the body of an event, exactly as it was sent.
 func (e *exchange) isEventBody() bool {
 	return e.status == http.StatusOK && strings.HasSuffix(e.op.Path, "/body") && e.header.Get("Content-Type") == "application/json"
 }
 
-// options returns validation options. They exclude the body of a response to HEAD, which has none.
+// options returns the options for validation. They skip the body of a response to HEAD, because it
+// has none.
 func (e *exchange) options() *openapi3filter.Options {
 	o := options()
 	o.ExcludeResponseBody = e.method == http.MethodHead
@@ -169,7 +170,7 @@ func (e *exchange) code() any {
 	return failure["code"]
 }
 
-// object returns the decoded body, if it is an object.
+// object returns the decoded body if it is a JSON object, or nil.
 func (e *exchange) object() map[string]any {
 	var object map[string]any
 	_ = json.Unmarshal(e.body, &object)
@@ -182,8 +183,8 @@ func (e *exchange) text(name string) string {
 	return text
 }
 
-// checkEvent returns the type of a received event, and an error unless the request is as documented
-// under webhooks.
+// checkEvent returns the type of a received event. It returns an error unless the request matches
+// the webhooks section of the document.
 func (d *document) checkEvent(request *http.Request) (string, error) {
 	body, err := io.ReadAll(request.Body)
 	if err != nil {

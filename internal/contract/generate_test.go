@@ -10,14 +10,14 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// A generator makes values from schemas. Most are valid, but it knows only the values in pools, for
-// example of existing IDs.
+// A generator makes values from schemas, most of them valid. For values that a schema cannot
+// describe, such as existing IDs, it uses pools.
 type generator struct {
 	*rand.Rand
 	pools map[string][]any // by schema name
 }
 
-// chance returns true with a probability of percent %.
+// chance returns true in the given percentage of calls.
 func (g *generator) chance(percent int) bool { return g.IntN(100) < percent }
 
 func pick[T any](g *generator, list []T) T { return list[g.IntN(len(list))] }
@@ -25,7 +25,7 @@ func pick[T any](g *generator, list []T) T { return list[g.IntN(len(list))] }
 func (g *generator) value(ref *openapi3.SchemaRef) any {
 	name := path.Base(ref.Ref)
 	if pool := g.pools[name]; len(pool) > 0 && (name == "WebhookURL" || g.chance(80)) {
-		return pick(g, pool) // only from the pool, because another URL could have a receiver
+		return pick(g, pool) // always for URLs: a made-up one might reach a real server
 	}
 	s := ref.Value
 	switch {
@@ -63,7 +63,7 @@ func (g *generator) value(ref *openapi3.SchemaRef) any {
 	return g.text(s)
 }
 
-// integer returns the minimum or maximum of the schema, a value just beyond them, or one in
+// integer returns the minimum or maximum of the schema, a value just beyond either, or a value in
 // between.
 func (g *generator) integer(s *openapi3.Schema) float64 {
 	least, most := -1e15, 1e15
@@ -102,14 +102,14 @@ func (g *generator) text(s *openapi3.Schema) string {
 		return string(text)
 	}
 	most := int(*s.MaxLength)
-	if g.chance(10) { // the maximum length, or one more
+	if g.chance(10) { // use the maximum length, or one more
 		text = append(text, []rune(strings.Repeat("a", most+1))...)
 		return string(text[:most+g.IntN(2)])
 	}
 	return string(text[:min(len(text), most)])
 }
 
-// match writes a text that usually matches the expression.
+// match appends to b a text that usually matches the expression.
 func (g *generator) match(b *strings.Builder, re *syntax.Regexp) {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -147,7 +147,7 @@ func (g *generator) match(b *strings.Builder, re *syntax.Regexp) {
 	}
 }
 
-// junk returns a value of any type, which is invalid in most places.
+// junk returns a value of a random type, which is invalid in most places.
 func (g *generator) junk() any {
 	return pick(g, []any{
 		nil, true, false, 0.0, -1.0, 1.0, 0.5, 1e300, 101.0, 31536001.0, "", " ", "a", "null", "0", "-1", "1e3", "\x00", "\u0085", "\u202e", "é", "😀", "a/b", "../..", "%00", "%",

@@ -25,7 +25,7 @@ import (
 
 const account = "acct_1"
 
-// A host is the service on a file, with a receiver for its webhooks.
+// A host is the service with a file as its store, and a receiver for its webhooks.
 type host struct {
 	testing.TB
 	*document
@@ -36,7 +36,7 @@ type host struct {
 	seen     *seen
 }
 
-// seen records the statuses of responses.
+// seen records which statuses the responses had.
 type seen struct {
 	mu       sync.Mutex
 	statuses map[string]map[int]bool // by operation ID
@@ -51,8 +51,8 @@ func (s *seen) add(op string, status int) {
 	s.statuses[op][status] = true
 }
 
-// newHost starts a host. Each delivery gets one attempt. Rate limits are enabled but too high to be
-// reached, so that responses have the rate-limit headers.
+// newHost starts a host that makes one attempt per delivery. Rate limits are enabled but too high
+// to be reached, so that responses carry the rate-limit headers.
 func newHost(t testing.TB, d *document, change func(*storageapi.Config)) *host {
 	t.Helper()
 	h := &host{TB: t, document: d, receiver: newReceiver(t, d), seen: &seen{statuses: make(map[string]map[int]bool)}}
@@ -98,7 +98,7 @@ func newHost(t testing.TB, d *document, change func(*storageapi.Config)) *host {
 	return h
 }
 
-// key creates a key in Go, and returns its ID and value.
+// key creates a key in Go and returns its ID and value.
 func (h *host) key(name string, set scopes.Set) (id, value string) {
 	h.Helper()
 	key, token, err := h.api.Keys.Create(h.Context(), account, apikeys.CreateParams{Name: name, Scopes: set})
@@ -118,8 +118,8 @@ func (h *host) publish(data webhooks.Data) string {
 	return event.ID
 }
 
-// A receiver receives events, and checks that each is as documented. The start of a request's path
-// determines the response.
+// A receiver receives events and checks that each of them matches the document. The start of the
+// request's path determines the response.
 type receiver struct {
 	testing.TB
 	*document
@@ -128,7 +128,7 @@ type receiver struct {
 
 	mu       sync.Mutex
 	types    map[string]int // number of received events by type
-	hang     chan struct{}  // closed to end hanging requests
+	hang     chan struct{}  // closed to release hanging requests
 	hangings int
 }
 
@@ -169,21 +169,21 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// received returns the number of received events of the type.
+// received returns how many events of this type the receiver has received.
 func (r *receiver) received(eventType string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.types[eventType]
 }
 
-// hanging returns the number of requests that were left hanging.
+// hanging returns how many requests the receiver has left hanging so far.
 func (r *receiver) hanging() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.hangings
 }
 
-// release ends the hanging requests.
+// release lets all hanging requests end.
 func (r *receiver) release() { close(r.hang) }
 
 // eventually waits until done returns true.

@@ -64,7 +64,7 @@ func (h *host) testKeyChanges(t *testing.T, id, value string) {
 	h.do(t, "updateKey", 400, at(id), body(`{}`), header("If-Match", "nothing"))
 	h.do(t, "updateKey", 400, at(id), body(`{"name":null}`))
 
-	h.do(t, "listKeys", 403, as(value)) // records a use of the value
+	h.do(t, "listKeys", 403, as(value)) // counts as a use of the value
 	h.do(t, "rotateKey", 412, at(id), header("If-Match", tag))
 	h.do(t, "rotateKey", 400, at(id), header("If-Match", `"`))
 	rotated := h.do(t, "rotateKey", 200, at(id), header("If-Match", renamed.header.Get("ETag")))

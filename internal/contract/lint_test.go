@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestLint runs redocly with its recommended rules. Warnings fail the test, too.
+// TestLint runs redocly with its recommended rules. It also fails if redocly prints warnings.
 func TestLint(t *testing.T) {
 	redocly, err := filepath.Abs(filepath.Join("node_modules", ".bin", "redocly"))
 	if err == nil {
@@ -35,7 +35,7 @@ func lint(t *testing.T, redocly string, d *document) {
 	}
 	command := exec.CommandContext(t.Context(), redocly, "lint", "--extends=recommended", "--format=json", file)
 	command.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true")
-	output, err := command.Output() // fails if redocly finds errors, which are in output
+	output, err := command.Output() // an error means that redocly found errors, which output lists
 	var found struct {
 		Totals   struct{ Errors, Warnings *int }
 		Problems []json.RawMessage

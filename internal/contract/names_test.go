@@ -8,8 +8,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// TestNames renames a key to random names, and checks that the API accepts exactly the names that
-// are valid by the document.
+// TestNames renames a key to random names. The API must accept exactly the names that the document
+// allows.
 func TestNames(t *testing.T) {
 	h := newHost(t, load(t), nil)
 	id, _ := h.key("a key", scopes.Of(scopes.FilesRead))

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// An invoicePaid is an event payload declared by the host.
+// An invoicePaid is the payload of an event type that the host declares.
 type invoicePaid struct {
 	InvoiceID string  `json:"invoiceId"`
 	Total     float64 `json:"total"`
@@ -17,7 +17,7 @@ type invoicePaid struct {
 
 func (invoicePaid) EventType() webhooks.EventType { return "invoices.paid" }
 
-// own configures a host with its own vocabulary.
+// own configures a host with its own scopes, event types, names and limits.
 func own(config *storageapi.Config) {
 	config.Prefix = "/api/v1"
 	config.Scopes = []scopes.Declaration{
@@ -30,7 +30,7 @@ func own(config *storageapi.Config) {
 	}
 }
 
-// loadOwn returns the document of such a host.
+// loadOwn returns the document of a host that own has configured.
 func loadOwn(t testing.TB) *document {
 	t.Helper()
 	config := storageapi.Config{Store: memory.New()}
@@ -45,7 +45,7 @@ func loadOwn(t testing.TB) *document {
 	return d
 }
 
-// events returns an event of each type of the host.
+// events returns one event of each type that the host has.
 func (h *host) events() []webhooks.Data {
 	list := everyEvent()
 	if h.configure != nil {
@@ -54,8 +54,9 @@ func (h *host) events() []webhooks.Data {
 	return list
 }
 
-// testOwnScopes checks that the document lists exactly the host's scopes, and that a key without
-// the host's own scopes can neither grant them nor subscribe to events that require them.
+// testOwnScopes checks that the document lists exactly the scopes of the host. A key that lacks the
+// scopes declared by the host must not be able to grant them or to subscribe to events that require
+// them.
 func (h *host) testOwnScopes(t *testing.T) {
 	h.do(t, "createKey", 201, body(`{"name":"a","scopes":["invoices:write","files:read"]}`))
 	if done := h.do(t, "createKey", 400, body(`{"name":"a","scopes":["invoices:delete"]}`)); done.invalid == nil {

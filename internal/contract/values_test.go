@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// everyEvent returns events of all types, with extreme values.
+// everyEvent returns events of all types with extreme values.
 func everyEvent() []webhooks.Data {
 	const most = 1<<53 - 1 // all JSON readers decode it exactly
 	return []webhooks.Data{
@@ -31,7 +31,7 @@ func everyEvent() []webhooks.Data {
 func encode(value any) string {
 	data, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // the JSON was valid before
+		panic(err) // cannot happen: the value was decoded from valid JSON
 	}
 	return string(data)
 }

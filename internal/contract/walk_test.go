@@ -23,24 +23,24 @@ var (
 	requests = flag.Int("requests", 2000, "how many TestWalk makes")
 )
 
-// beyondSchemas matches the errors for rules that a schema cannot express, so that requests may
-// break them although they are valid by the document. For boolean parameters the validator also
-// accepts 0, 1 and t, unlike the API.
+// beyondSchemas matches the API's errors for rules that a schema cannot express. A request that
+// breaks such a rule is still valid according to the document. The list includes boolean
+// parameters, because for them the validator accepts 0, 1 and t, unlike the API.
 var beyondSchemas = regexp.MustCompile(`^(expiresAt must be (in the future|before the year|an RFC 3339)|url must |cursor must |balanceThreshold must be at most|(from|to|since|until|unusedSince) must |failed must be true or false)`)
 
-// A walker makes random calls from the document.
+// A walker makes random calls based on the document.
 type walker struct {
 	*generator
 	*host
 	weak string // a key without permissions
 
-	// Path values of existing recoveries and deliveries, by last parameter. Random values would
-	// rarely match them.
+	// Path parameters of existing recoveries and deliveries, by the last parameter. Random values
+	// would rarely match an existing object.
 	paths map[string][]map[string]string
 }
 
-// TestWalk calls operations at random, with values that are valid or invalid by the document. No
-// response may be a 5xx or undocumented. Invalid requests must not succeed, and valid ones must not
+// TestWalk makes random calls with values that are valid or invalid according to the document. No
+// response may be a 5xx or undocumented. No invalid request may succeed, and no valid request may
 // be rejected as invalid.
 func TestWalk(t *testing.T) {
 	if *seed == 0 {
@@ -80,13 +80,13 @@ func TestWalk(t *testing.T) {
 	t.Logf("answers by status: %v", answers)
 }
 
-// learn adds a value to the pool of a schema, and drops the oldest ones.
+// learn adds a value to the pool of a schema and drops the oldest values beyond 20.
 func (w *walker) learn(schema string, value any) {
 	pool := append(w.pools[schema], value)
 	w.pools[schema] = pool[max(0, len(pool)-20):]
 }
 
-// forget removes the ID of a deleted object.
+// forget removes the ID of a deleted object from all pools and paths.
 func (w *walker) forget(id string) {
 	for schema, pool := range w.pools {
 		w.pools[schema] = slices.DeleteFunc(pool, func(value any) bool { return value == id })
@@ -123,7 +123,7 @@ func (w *walker) learnFrom(done *exchange) {
 	}
 }
 
-// call returns a random call. sure is false if the call has been spoilt in a way that the validator
+// call returns a random call. sure is false if the call may be spoilt in a way that the validator
 // does not detect.
 func (w *walker) call() (c call, sure bool) {
 	if w.chance(5) {
@@ -158,7 +158,7 @@ func (w *walker) call() (c call, sure bool) {
 				text = known[parameter.Name]
 			}
 			if text == "" {
-				text = "x" // an empty segment would make it another path
+				text = "x" // with an empty segment, it would be a different path
 			}
 			c.ids[parameter.Name] = text
 			c.path = strings.ReplaceAll(c.path, "{"+parameter.Name+"}", strings.ReplaceAll(url.QueryEscape(text), "+", "%20"))
@@ -188,10 +188,10 @@ func (w *walker) call() (c call, sure bool) {
 	return c, sure
 }
 
-// visible lists the characters allowed in the value of a header.
+// visible lists the characters that a header value may contain.
 const visible = " !\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~"
 
-// authenticate sets the key of the call, which may be invalid.
+// authenticate sets the key of the call. The key may be invalid.
 func (w *walker) authenticate(c *call) {
 	keys := []string{w.admin}
 	switch w.IntN(30) {
@@ -209,13 +209,13 @@ func (w *walker) authenticate(c *call) {
 	}
 }
 
-// content sets the body of the call.
+// content sets the body of the call. sure is as in call.
 func (w *walker) content(c *call) (sure bool) {
 	value := w.junk()
 	if body := c.op.Operation.RequestBody; body != nil {
 		value = w.value(body.Value.Content["application/json"].Schema)
 	}
-	for range max(0, w.IntN(5)-2) { // three in five bodies are not spoilt
+	for range max(0, w.IntN(5)-2) { // leaves three in five bodies unspoilt
 		value = w.spoil(value)
 	}
 	data, err := json.Marshal(value)
@@ -241,7 +241,7 @@ func (w *walker) content(c *call) (sure bool) {
 	return sure
 }
 
-// spoilText changes a body in ways that JSON readers handle differently.
+// spoilText changes a body in a way in which JSON decoders differ.
 func (w *walker) spoilText(data []byte) []byte {
 	text := string(data)
 	switch w.IntN(9) {

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// webhook creates a webhook for all events at a path of the receiver, and returns its ID.
+// webhook creates a webhook for all events and a path of the receiver. It returns the webhook's ID.
 func (h *host) webhook(t testing.TB, path string) string {
 	t.Helper()
 	events, err := json.Marshal(h.api.Webhooks.EventTypes())
@@ -93,7 +93,7 @@ func (h *host) testTestEvents(t *testing.T) {
 	h.do(t, "deleteWebhook", 204, at(id))
 }
 
-// testEvents sends an event of each type to the receiver, which checks it.
+// testEvents sends an event of each type to the receiver, which checks each of them.
 func (h *host) testEvents(t *testing.T) {
 	id := h.webhook(t, "")
 	for _, data := range h.events() {

@@ -34,7 +34,7 @@ type harness struct {
 	tokens           map[string]string  // by account
 	standing         map[string][]*hook // by account
 	goodKey, deadKey string             // a valid and a deleted key; empty means not known
-	openRequest      string             // ID of a key request that no host has answered
+	openRequest      string             // ID of a request to create a key that no host has answered
 
 	mu      sync.Mutex
 	unacked []*event

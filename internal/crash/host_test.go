@@ -205,7 +205,7 @@ var payloads = map[webhooks.EventType]webhooks.Data{
 // answer responds with 204, or 500 if err is not nil.
 func answer(w http.ResponseWriter, err error) { answerIf(w, true, err) }
 
-// answerIf is answer, but responds with 409 instead of 204 if so is false.
+// answerIf is like answer, but responds with 409 instead of 204 if the condition so is false.
 func answerIf(w http.ResponseWriter, so bool, err error) {
 	switch {
 	case err != nil:

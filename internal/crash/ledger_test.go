@@ -17,8 +17,8 @@ import (
 )
 
 // A ledger records the requests to hosts, their responses, and the deliveries that arrive. A single
-// process makes all entries, in the order of events: a request is entered before it is sent, and
-// its response after it is received.
+// process makes all entries, in the order of events: it records a request before sending it, and a
+// response after receiving it.
 type ledger struct {
 	testing.TB
 
@@ -59,13 +59,13 @@ type hook struct {
 	early    []arrival // requests that arrived before verifier was known
 
 	state    state
-	changes  int  // number of possible changes of state
+	changes  int  // number of changes of its state that may have happened
 	doomed   bool // its deletion was requested
-	gone     int  // when its deletion was acknowledged; 0: not yet
+	gone     int  // when its deletion was acknowledged; 0 means not yet
 	goneLife int  // the host that acknowledged it
 
 	owed       int               // number of deliveries that must arrive
-	open       map[string]bool   // IDs of owed events that were not accepted yet
+	open       map[string]bool   // IDs of events that must arrive and were not accepted yet
 	skipped    map[string]bool   // IDs of events that must not arrive before a recovery
 	recovering bool              // a recovery was requested
 	tally      map[string]*tally // requests that arrived, by event ID
@@ -83,7 +83,7 @@ const (
 // A tally counts the requests of one delivery.
 type tally struct {
 	arrived  int
-	accepted int   // host of the first 2xx response since the last redelivery was requested; 0: none
+	accepted int   // host of the first 2xx response since the last redelivery was requested; 0 means none
 	wire     *wire // connection of that request
 	turn     int   // number of that request on the connection
 	again    int   // last host that was asked to redeliver it
@@ -102,8 +102,8 @@ type twice struct {
 type event struct {
 	id, account string
 	kind        webhooks.EventType
-	acked       int           // when it was acknowledged; 0: not yet
-	at          map[*hook]int // number of changes of each webhook of known state when publishing began
+	acked       int           // when it was acknowledged; 0 means not yet
+	at          map[*hook]int // hook.changes of webhooks of known state when publishing began
 	body        []byte        // body of the first request
 }
 
@@ -124,13 +124,13 @@ func (l *ledger) lock() (unlock func()) {
 	return l.mu.Unlock
 }
 
-// begin enters the start of the next host.
+// begin records the start of the next host.
 func (l *ledger) begin() {
 	defer l.lock()()
 	l.life++
 }
 
-// end enters that all requests from the host are handled. It checks that the host abandoned each
+// end records that all requests from the host are handled. It checks that the host abandoned each
 // request that it sent again: an abandoned request closes its connection, so the connection must
 // not have carried a later request.
 func (l *ledger) end() {
@@ -144,7 +144,7 @@ func (l *ledger) end() {
 	l.twice = nil
 }
 
-// creating enters the request to create a webhook.
+// creating records the request to create a webhook.
 func (l *ledger) creating(account string, types ...webhooks.EventType) *hook {
 	defer l.lock()()
 	h := &hook{
@@ -156,7 +156,7 @@ func (l *ledger) creating(account string, types ...webhooks.EventType) *hook {
 	return h
 }
 
-// created enters that the webhook exists.
+// created records that the webhook exists.
 func (l *ledger) created(h *hook, id string, secret signing.Secret) {
 	defer l.lock()()
 	verifier, err := signing.NewVerifier(signing.VerifierConfig{Secrets: []signing.Secret{secret}})
@@ -171,7 +171,7 @@ func (l *ledger) created(h *hook, id string, secret signing.Secret) {
 	h.early = nil
 }
 
-// changing enters a request to disable, enable or delete the webhook. From now on its state is
+// changing records a request to disable, enable or delete the webhook. From now on its state is
 // unknown.
 func (l *ledger) changing(h *hook) {
 	defer l.lock()()
@@ -179,7 +179,7 @@ func (l *ledger) changing(h *hook) {
 	h.changes++
 }
 
-// deleting enters a request to delete the webhook. Its deliveries need not arrive.
+// deleting records a request to delete the webhook. Its deliveries need not arrive.
 func (l *ledger) deleting(h *hook) {
 	l.changing(h)
 	defer l.lock()()
@@ -187,19 +187,19 @@ func (l *ledger) deleting(h *hook) {
 	delete(l.alive, h)
 }
 
-// turned enters the state of the webhook.
+// turned records the state of the webhook.
 func (l *ledger) turned(h *hook, state state) {
 	defer l.lock()()
 	h.state = state
 }
 
-// deleted enters the deletion of the webhook. No later request to it is allowed.
+// deleted records the deletion of the webhook. No later request to it is allowed.
 func (l *ledger) deleted(h *hook) {
 	defer l.lock()()
 	h.gone, h.goneLife = l.now, l.life
 }
 
-// publishing enters a request to publish an event, which may be a repetition.
+// publishing records a request to publish an event, which may be a repetition.
 func (l *ledger) publishing(e *event) {
 	defer l.lock()()
 	if e.at != nil {
@@ -214,7 +214,7 @@ func (l *ledger) publishing(e *event) {
 	}
 }
 
-// published enters that the event is acknowledged, so that it must arrive.
+// published records that the event is acknowledged, so that it must arrive.
 func (l *ledger) published(e *event) {
 	defer l.lock()()
 	if e.acked > 0 {
@@ -234,7 +234,7 @@ func (l *ledger) published(e *event) {
 	}
 }
 
-// owe enters that an event must arrive, unless it has.
+// owe records that an event must arrive, unless it has already arrived.
 func (l *ledger) owe(h *hook, id string) {
 	h.owed++
 	if n := h.tally[id]; n == nil || n.accepted == 0 {
@@ -249,13 +249,13 @@ func (l *ledger) missedBy(h *hook) int {
 	return len(h.skipped)
 }
 
-// recovering enters a request to recover the skipped events of the webhook.
+// recovering records a request to recover the skipped events of the webhook.
 func (l *ledger) recovering(h *hook) {
 	defer l.lock()()
 	h.recovering = true
 }
 
-// recovered enters that the skipped events must arrive.
+// recovered records that the skipped events must arrive.
 func (l *ledger) recovered(h *hook) {
 	defer l.lock()()
 	for id := range h.skipped {
@@ -266,8 +266,8 @@ func (l *ledger) recovered(h *hook) {
 	h.recovering = false
 }
 
-// redelivering returns an event that an earlier host delivered to the webhook, or "". It enters the
-// request to redeliver the event.
+// redelivering returns an event that an earlier host delivered to the webhook, or "". It records
+// the request to redeliver the event.
 func (l *ledger) redelivering(h *hook) (id string) {
 	defer l.lock()()
 	for id, n := range h.tally {
@@ -279,7 +279,7 @@ func (l *ledger) redelivering(h *hook) (id string) {
 	return ""
 }
 
-// redelivered enters that the event must arrive again, unless it has since.
+// redelivered records that the event must arrive again, unless it has already done so.
 func (l *ledger) redelivered(h *hook, id string) {
 	defer l.lock()()
 	l.counts.redelivered++
@@ -294,7 +294,7 @@ func (l *ledger) isGone(path string) (gone, before bool) {
 	return h != nil && h.gone > 0, h != nil && h.gone > 0 && h.goneLife < l.life
 }
 
-// arrive enters that a request has arrived, and reports whether to accept it.
+// arrive records that a request has arrived, and reports whether to accept it.
 func (l *ledger) arrive(path string, a arrival) (accept bool) {
 	defer l.lock()()
 	h, e := l.hooks[path], l.events[a.header.Get(signing.HeaderID)]
@@ -340,7 +340,7 @@ func (l *ledger) arrive(path string, a arrival) (accept bool) {
 	return true
 }
 
-// accepted enters that a 2xx response is about to be sent.
+// accepted records that a 2xx response is about to be sent.
 func (l *ledger) accepted(path string, a arrival) {
 	defer l.lock()()
 	h, id := l.hooks[path], a.header.Get(signing.HeaderID)

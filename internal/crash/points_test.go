@@ -37,8 +37,8 @@ var changes = map[string]int{
 	"Purge":           1,
 }
 
-// reportChanges are the methods that reports call, with the number of calls in the life of a host
-// that TestKillReports kills.
+// reportChanges are the store methods that reports call. The number is how many calls fit into the
+// life of a host that TestKillReports kills.
 var reportChanges = map[string]int{
 	"UpdateAlert": 200,
 	"EnqueueOnce": 20,

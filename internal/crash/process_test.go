@@ -130,8 +130,8 @@ type reply struct {
 	body   []byte
 }
 
-// do sends a request, with an Idempotency-Key unless that is empty. It returns false if there is no
-// response, after the host is dead.
+// do sends a request, with an Idempotency-Key unless that is empty. If there is no response, it
+// waits until the host is dead and returns false.
 func (p *process) do(method, path, token, idempotencyKey, body string) (reply, bool) {
 	r, err := http.NewRequest(method, p.url+path, strings.NewReader(body))
 	if err != nil {
@@ -159,12 +159,12 @@ func (p *process) do(method, path, token, idempotencyKey, body string) (reply, b
 	return reply{}, false
 }
 
-// want is do for a request that must be answered with one of the statuses.
+// want is like do, but a response with another status than the given ones fails the test.
 func (p *process) want(method, path, token, body string, statuses ...int) (reply, bool) {
 	return p.expect(method, path, token, "", body, statuses)
 }
 
-// wantOnce is want for a POST that may have been sent before.
+// wantOnce is like want, for a POST that may have been sent before.
 func (p *process) wantOnce(idempotencyKey, path, token, body string, statuses ...int) (reply, bool) {
 	return p.expect("POST", path, token, idempotencyKey, body, statuses)
 }

@@ -25,9 +25,9 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// TestKillReports kills hosts while they receive reports, at random and around the store calls of
-// alerts. Each alert must be published as exactly one event, regardless of kills and repeated
-// reports.
+// TestKillReports kills hosts while they receive reports, at random moments and around the store
+// calls of alerts. Each alert must be published as exactly one event, regardless of kills and
+// repeated reports.
 func TestKillReports(t *testing.T) {
 	t.Parallel()
 	hosts := *kills / 3
@@ -203,7 +203,7 @@ func watch(receiver, account string, n int) string {
 	return fmt.Sprintf("/watch/%s/%d?url=%s", account, threshold, url.QueryEscape(fmt.Sprintf("%s/%s/%d", receiver, account, n)))
 }
 
-// balances reports a balance that falls and rises, with a different value each time.
+// balances returns a reporter of a balance that falls and rises, with a different value each time.
 func balances() *reporter {
 	return &reporter{
 		name: "balances",
@@ -219,7 +219,7 @@ func balances() *reporter {
 	}
 }
 
-// uses reports a use that reaches its limit in each period, sometimes in one step.
+// uses returns a reporter of a use that reaches its limit in each period, sometimes in one step.
 func uses() *reporter {
 	return &reporter{
 		name: "uses",
@@ -236,7 +236,7 @@ func uses() *reporter {
 	}
 }
 
-// files reports new files each time, and some that were reported before.
+// files returns a reporter of files, which reports new files each time and repeats some old ones.
 func files() *reporter {
 	const batch, again = 130, 20
 	expires := time.Now().Add(12 * time.Hour).Unix()
@@ -254,7 +254,7 @@ func files() *reporter {
 	}
 }
 
-// watchers creates webhooks whose threshold is above the balance.
+// watchers returns a reporter that creates webhooks whose threshold is above the balance.
 func watchers(receiver string) *reporter {
 	return &reporter{
 		name: "watchers", once: true, skipped: make(map[int]bool),

@@ -1,6 +1,6 @@
-// Package cursor encodes positions in a store as opaque cursors. A store numbers the deliveries
-// of all accounts together. A cursor is encrypted, so that clients cannot see how many there are,
-// and randomized, so that they cannot see whether there are new ones.
+// Package cursor encodes positions in a store as opaque cursors. A store numbers the deliveries of
+// all accounts together. A cursor is encrypted, so that clients cannot see the number of
+// deliveries, and randomized, so that they cannot see whether there are new deliveries.
 package cursor
 
 import (
@@ -30,8 +30,8 @@ func (k Key) Encode(n uint64) string {
 	return base64.RawURLEncoding.EncodeToString(block[:])
 }
 
-// Decode returns the position of a cursor. It reports false if the cursor was not encoded with
-// this key, except for one in four billion other strings of that form.
+// Decode returns the position of a cursor. It reports false if the cursor was not encoded with this
+// key. One in four billion such strings of the right form is accepted nevertheless.
 func (k Key) Decode(text string) (n uint64, ok bool) {
 	block, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(block) != aes.BlockSize {

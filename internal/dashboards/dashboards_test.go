@@ -273,7 +273,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// families returns the names of the library's metrics on a server, for histograms without suffix.
+// families returns the names of the library's metrics on a server. Histograms are listed by their
+// base names, without a suffix.
 func families(s *server) map[string]bool {
 	all := make(map[string]bool)
 	for _, one := range s.series {

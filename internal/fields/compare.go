@@ -45,7 +45,7 @@ func Copy(r Record) {
 	r.Fields(&w)
 }
 
-// Copier returns a walk that copies like [Copy]. It allows the record to stay on the stack.
+// Copier returns a walk that copies like [Copy]. With it, the record can stay on the stack.
 func Copier() Walk { return Walk{mode: copying} }
 
 // Check calls check for each text of a record, and returns the first error.

@@ -21,10 +21,10 @@ import (
 // A Record lists its fields, in the same order each time.
 type Record interface{ Fields(w *Walk) }
 
-// Placed is the tag of a field that each store keeps separately, for example in a column,
-// because the store searches, seals or updates it. All other fields are packed: stores keep them
-// together as one value of bytes, so that a new field needs no change in a store. A tag is never
-// used again. An odd tag means that a version that does not know the field must refuse the record.
+// Placed is the tag of a field that each store keeps separately, for example in a column, because
+// the store searches, seals or updates it. All other fields are packed: stores keep them together
+// as one byte string, so that a new field needs no change in a store. A tag is never used again. An
+// odd tag means that a version that does not know the field must refuse the record.
 const Placed = 0
 
 // Uses are the roles of a field in changes of a record.
@@ -35,7 +35,7 @@ const (
 	Setting Uses = 1 << iota // changed by requests: audited by name, shown to its account, and part of the ETag
 	Created                  // a parameter of the creation: part of the fingerprint of a repeated request
 	Value                    // a secret that rotations change: part of the ETag
-	Guarded                  // follows from other changes; conditions see it
+	Guarded                  // follows from other changes; conditions depend on it
 	Sent                     // determines the requests to a receiver
 )
 

@@ -19,7 +19,7 @@ func Pack(b []byte, r Record) []byte {
 	return w.out
 }
 
-// Packer returns a walk that packs like [Pack]. It allows the record to stay on the stack.
+// Packer returns a walk that packs like [Pack]. With it, the record can stay on the stack.
 func Packer(b []byte) Walk { return Walk{mode: packing, out: b} }
 
 // Bytes returns the packed fields of a Packer.
@@ -39,7 +39,7 @@ func Unpacker(packed string) Walk {
 }
 
 // Unknown appends the packed fields that the record does not list, such as those of a newer
-// version, and damaged fields. Use it to keep them when the packed fields are replaced. It
+// version, and damaged fields. Use it to keep such fields when the packed fields are replaced. It
 // overwrites r.
 func Unknown(b []byte, packed string, r Record) []byte {
 	w := Unpacker(packed)
@@ -87,7 +87,8 @@ func (w *Walk) next() {
 	}
 }
 
-// nextLong is next for a field whose tag or length takes more than a byte, and for a damaged field.
+// nextLong does the work of next for a field whose tag or length takes more than a byte, and for a
+// damaged field.
 func (w *Walk) nextLong(rest string) {
 	tag, rest, first := cutUvarint(rest)
 	length, rest, second := cutUvarint(rest)

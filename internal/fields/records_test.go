@@ -145,8 +145,8 @@ func TestFields_ListEveryField(t *testing.T) {
 	}
 }
 
-// A parameter of a creation must be part of the fingerprint of the request, and of an update a
-// setting, which is audited, part of the ETag, and seen by conditions.
+// Parameters of creations must be part of the request's fingerprint. Parameters of updates must be
+// settings, which are audited, part of the ETag, and visible to conditions.
 func TestFields_Parameters_DeclareTheirUses(t *testing.T) {
 	for name, kind := range kinds {
 		check := func(params any, uses fields.Uses, want string) {
@@ -155,7 +155,7 @@ func TestFields_Parameters_DeclareTheirUses(t *testing.T) {
 				r := kind.record()
 				v := reflect.ValueOf(r).Elem().FieldByName(field)
 				if !v.IsValid() || slices.Contains(kind.unsummed, field) {
-					continue // not about the record
+					continue // not part of the record
 				}
 				before := fields.Sum(r, uses)
 				set(t, v, field)

@@ -18,7 +18,7 @@ const Nowhere = -1
 // time, and frees memory after most of its items were removed.
 type Heap[T Item[T]] []T
 
-// minQuarter is the length from which a heap grows by a quarter.
+// minQuarter is the minimum length of a heap that grows by a quarter; append doubles shorter heaps.
 const minQuarter = 16
 
 // Push adds an item.

@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// The responses are equal byte for byte.
+// The two responses must be byte-identical.
 func TestRoutes_IDOfAnotherAccount_AnswersAsForUnknownID(t *testing.T) {
 	h := serve(t, newClock().config())
 	ours, theirs := h.admin(alice), h.admin(bob)
@@ -43,13 +43,13 @@ func TestRoutes_IDOfAnotherAccount_AnswersAsForUnknownID(t *testing.T) {
 	h.do("DELETE", webhooksPath+"/"+theirWebhook, theirs, "").want(204, "")
 	h.do("POST", keysPath, theirToken, `{"name":"a","scopes":["files:read"]}`).want(201, "")
 
-	// Objects created by a key belong to its account.
+	// Objects that a key creates belong to its account.
 	made := h.do("POST", keysPath, ours, `{"name":"a","scopes":["account:read"]}`).want(201, "")
 	h.do("GET", keysPath+"/"+made.text("id"), theirs, "").want(404, "NOT_FOUND")
 	h.do("GET", keysPath+"/"+made.text("id"), made.text("key"), "").want(200, "")
 }
 
-// TestMalformedIDs checks that malformed IDs never reach the store, so that it need not accept
+// TestMalformedIDs checks that malformed IDs never reach the store. So stores need not accept
 // arbitrary bytes.
 func TestMalformedIDs(t *testing.T) {
 	faults := newFaulty()

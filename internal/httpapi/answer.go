@@ -16,7 +16,7 @@ type answer struct {
 	location string
 	etag     string
 	body     []byte // JSON and a newline; nil means no body
-	verbatim bool   // body is an event's body as it was sent
+	verbatim bool   // body is an event's body, exactly as it was sent
 }
 
 func ok(value any) (answer, error) {
@@ -24,13 +24,13 @@ func ok(value any) (answer, error) {
 	return answer{status: http.StatusOK, body: body}, err
 }
 
-// tagged returns an OK answer for a resource with the given entity tag.
+// tagged returns a 200 answer for a resource with the given entity tag.
 func tagged(tag string, value any) (answer, error) {
 	body, err := encode(value)
 	return answer{status: http.StatusOK, etag: tag, body: body}, err
 }
 
-// created returns the answer to a POST that created the resource with the given ID.
+// created returns the answer to a POST that has created the resource with the given ID.
 func created(c *call, id string, value any) (answer, error) {
 	body, err := encode(value)
 	return answer{status: http.StatusCreated, location: pathOf(c.Request) + "/" + id, body: body}, err
@@ -53,11 +53,11 @@ func (a answer) write(w http.ResponseWriter) {
 	header.Set("Content-Type", "application/json; charset=utf-8")
 	if a.verbatim {
 		header.Set("Content-Type", "application/json")
-		header.Set("Content-Length", strconv.Itoa(len(a.body))) // for HEAD, too
+		header.Set("Content-Length", strconv.Itoa(len(a.body))) // for HEAD as well
 	}
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body) // the client may be gone
+	_, _ = w.Write(a.body) // an error means that the client is gone
 }
 
 func encode(value any) ([]byte, error) {
@@ -70,8 +70,8 @@ func encode(value any) ([]byte, error) {
 	return body.Bytes(), nil
 }
 
-// pathOf returns the path that the client requested. It is longer than r.URL.Path if the host
-// strips a prefix from the path.
+// pathOf returns the path that the client requested. It is longer than r.URL.Path if the host has
+// stripped a prefix.
 func pathOf(r *http.Request) string {
 	here := r.URL.EscapedPath()
 	asked, err := url.ParseRequestURI(r.RequestURI)
@@ -79,7 +79,7 @@ func pathOf(r *http.Request) string {
 		return here
 	}
 	full := asked.EscapedPath()
-	if !strings.HasSuffix(full, here) || strings.HasPrefix(full, "//") { // a Location of //x/y would refer to host x
+	if !strings.HasSuffix(full, here) || strings.HasPrefix(full, "//") { // a Location of //x/y would lead to the host x
 		return here
 	}
 	return full
@@ -97,8 +97,8 @@ func (t timestamp) MarshalJSON() ([]byte, error) {
 	return []byte(at.UTC().Format(`"2006-01-02T15:04:05.000Z"`)), nil
 }
 
-// accepted returns the answer to a POST that started a job. location is the path of the job; empty
-// means the path of the request.
+// accepted returns the answer to a POST that has started a job. location is the path of the job; if
+// empty, it is the path of the request.
 func accepted(location string, value any) (answer, error) {
 	body, err := encode(value)
 	return answer{status: http.StatusAccepted, location: location, body: body}, err

@@ -17,7 +17,7 @@ func TestPath(t *testing.T) {
 		{"http://example.com//storage/v2/api-keys", "/v2/api-keys", "/v2/api-keys"},
 		{"//evil.example/v2/api-keys", "/v2/api-keys", "/v2/api-keys"},
 		{"//v2/api-keys", "/v2/api-keys", "/v2/api-keys"},
-		{"/v3/keys", "/v2/api-keys", "/v2/api-keys"}, // rewritten by the host
+		{"/v3/keys", "/v2/api-keys", "/v2/api-keys"}, // rewritten by the host's router
 		{"", "/v2/api-keys", "/v2/api-keys"},
 		{"*", "/v2/api-keys", "/v2/api-keys"},
 		{"/%zz/v2/api-keys", "/v2/api-keys", "/v2/api-keys"},

@@ -40,7 +40,7 @@ type creatorView struct {
 	ID   *string `json:"id"`
 }
 
-// viewCreator returns the view of a key's creator, or nil if it is unknown.
+// viewCreator returns the JSON form of a key's creator, or nil if the creator is unknown.
 func viewCreator(a audit.Actor) *creatorView {
 	if a.Kind == "" {
 		return nil
@@ -73,7 +73,7 @@ func viewAuditEntry(n audit.Entry) auditView {
 	return view
 }
 
-// auditCursor is the list name in cursors of the audit log.
+// auditCursor is the list name in the cursors of the audit log.
 const auditCursor = "audit"
 
 func (a *api) listAuditLog(c *call) (answer, error) {
@@ -91,8 +91,8 @@ func (a *api) listAuditLog(c *call) (answer, error) {
 	return showList(page.Entries, page.Next, viewAuditEntry)
 }
 
-// parseAuditQuery parses the optional parameters target, action (repeatable), since, until,
-// limit and cursor.
+// parseAuditQuery parses the optional parameters target, action (repeatable), since, until, limit
+// and cursor of the audit log.
 func parseAuditQuery(values url.Values) (parsed audit.Query, err error) {
 	if parsed.Limit, err = parseLimit(values); err != nil {
 		return parsed, err

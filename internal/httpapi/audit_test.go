@@ -31,8 +31,8 @@ func history(t *testing.T, api *storageapi.Handler, account string) (list []stri
 	return list
 }
 
-// The test makes every kind of change over HTTP. Each effective change must have one entry, and
-// other requests none.
+// The test makes every kind of change over HTTP. Each change that takes effect must have one audit
+// entry, and other requests none.
 func TestAuditTrail_EveryChange_HasOneEntry(t *testing.T) {
 	h := serve(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}}})
 	admin := h.admin(alice)
@@ -72,7 +72,7 @@ func TestAuditTrail_EveryChange_HasOneEntry(t *testing.T) {
 		names = append(names, fmt.Sprint(event["action"], " ", target["name"], " ", target["hint"] != nil, " by ", actor["name"], " ", actor["hint"] != nil, " ", event["turned"]))
 	}
 	slices.Reverse(names)
-	want = []string{ // each before the change, except creations
+	want = []string{ // names from before each change, except for creations
 		"key.created a key true by <nil> false <nil>", "key.created a true by a key true <nil>", "key.changed a true by a key true <nil>",
 		"key.rotated b true by a key true <nil>", "key.deleted b true by a key true <nil>", "webhook.created https://example.com false by a key true <nil>",
 		"webhook.changed https://example.com false by a key true off", "webhook.rotated https://example.com false by a key true <nil>",
@@ -89,7 +89,7 @@ func TestAuditTrail_EveryChange_HasOneEntry(t *testing.T) {
 	h.do("GET", "/v2/audit-log", weak, "").want(403, "FORBIDDEN")
 }
 
-// The request ID and the client address come from the host's functions, never from the client.
+// The request ID and the client address must come from the host's functions, never from the client.
 func TestAuditTrail_ClientSendsRequestIDAndAddress_UsesTheHosts(t *testing.T) {
 	for name, test := range map[string]struct {
 		config        storageapi.Config

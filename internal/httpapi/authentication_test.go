@@ -14,7 +14,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// TestUnauthorized checks that the response does not reveal the reason for rejecting a key.
+// TestUnauthorized checks that the response does not reveal why a key is refused.
 func TestUnauthorized(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
@@ -94,7 +94,7 @@ func TestAuthorized_HeaderInAnySpelling_IsAccepted(t *testing.T) {
 	h.do("GET", keysPath+"?limit=1", token, "", func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }).want(200, "")
 }
 
-// TestRequire requires each scope with a key that has another scope.
+// TestRequire sends requests for each scope with a key that has only another scope.
 func TestRequire(t *testing.T) {
 	api := newAPI(t, newClock().config())
 	mux := http.NewServeMux()

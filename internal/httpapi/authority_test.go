@@ -18,7 +18,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// TestRoutesByScope calls each route with a key for each single scope.
+// TestRoutesByScope calls each route with one key per scope, each with that scope only.
 func TestRoutesByScope(t *testing.T) {
 	r := newReceiver(t) // for test events
 	config := newClock().config()
@@ -104,8 +104,8 @@ func TestRoutesByScope(t *testing.T) {
 	}
 }
 
-// TestEscalation tries to create, change and delete keys and webhooks with more authority than the
-// caller.
+// TestEscalation tries to create, change and delete keys and webhooks that have more authority than
+// the caller.
 func TestEscalation(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
@@ -198,7 +198,7 @@ func TestRevokeSelf_ReplacedValue_KeepsCurrentValue(t *testing.T) {
 	h.do("GET", keysPath+"/self", fresh.Reveal(), "").want(200, "")
 }
 
-// The key itself never expires, but its replaced value does.
+// The key itself never expires, but its replaced value expires after the grace period.
 func TestEscalation_ValueInGracePeriod_CannotCreateLastingKey(t *testing.T) {
 	h := serve(t, newClock().config())
 	id, old := h.key(alice, scopes.FilesRead)
@@ -212,14 +212,14 @@ func TestEscalation_ValueInGracePeriod_CannotCreateLastingKey(t *testing.T) {
 	h.do("POST", keysPath, fresh.Reveal(), `{"name":"a","scopes":["files:read"]}`).want(201, "")
 }
 
-// A replaced value can delete its key but not change it, even if the key expires with the grace
-// period.
+// A replaced value can delete its key but not change it, even if the key expires when the grace
+// period ends.
 func TestReplacedValue_OwnKey_CanOnlyBeDeleted(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
 	for _, expires := range []time.Time{{}, c.Now().Add(time.Hour)} {
 		id, old := h.expiringKey(alice, expires, scopes.AccountRead)
-		fresh := h.do("POST", keysPath+"/"+id+"/rotate", old, "").want(200, "").text("key") // not replaced yet
+		fresh := h.do("POST", keysPath+"/"+id+"/rotate", old, "").want(200, "").text("key") // no rotation has replaced it yet
 		h.do("GET", keysPath, old, "").want(200, "")
 		h.do("POST", keysPath+"/"+id+"/rotate", old, "").want(403, "FORBIDDEN")
 		h.do("PATCH", keysPath+"/"+id, old, `{"name":"b"}`).want(403, "FORBIDDEN")
@@ -230,8 +230,8 @@ func TestReplacedValue_OwnKey_CanOnlyBeDeleted(t *testing.T) {
 	}
 }
 
-// The test uses a replaced value, whose grace period ends with its key, to create or rotate another
-// key that could rotate the first.
+// The test uses a replaced value whose grace period ends when its key expires. It tries to create
+// or rotate another key, which could then rotate the first key.
 func TestReplacedValue_OtherKey_CannotTakeOver(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
@@ -247,8 +247,8 @@ func TestReplacedValue_OtherKey_CannotTakeOver(t *testing.T) {
 	h.do("POST", keysPath+"/"+other+"/rotate", old, "").want(403, "FORBIDDEN")
 	h.do("DELETE", keysPath+"/"+other, old, "").want(403, "FORBIDDEN")
 
-	// The value cannot manage a key that expires earlier either, because effects of that key, such
-	// as webhooks, would outlive it.
+	// Nor can the value manage a key that expires earlier, because the effects of that key, such as
+	// webhooks, would outlive the value.
 	short, shortToken := h.expiringKey(alice, expires.Add(-time.Minute), scopes.FilesRead)
 	h.do("POST", keysPath, old, until(expires.Add(-time.Millisecond))).want(403, "FORBIDDEN")
 	h.do("POST", keysPath+"/"+short+"/rotate", old, "").want(403, "FORBIDDEN")
@@ -257,8 +257,8 @@ func TestReplacedValue_OtherKey_CannotTakeOver(t *testing.T) {
 	h.do("GET", keysPath, shortToken, "").want(403, "FORBIDDEN") // the key still works
 }
 
-// A replaced value cannot leave behind a webhook that sends its holder data of the account
-// permanently.
+// Nobody with a replaced value may leave behind a webhook that keeps sending them data of the
+// account.
 func TestReplacedValue_Webhooks_AreForbidden(t *testing.T) {
 	h := serve(t, newClock().config())
 	id, old := h.key(alice, scopes.AccountRead)
@@ -281,7 +281,8 @@ func TestReplacedValue_Webhooks_AreForbidden(t *testing.T) {
 	h.do("GET", hook, old, "").want(200, "")
 }
 
-// TestAuthorize checks the questions to a host's own policy, and the effects of its answers.
+// TestAuthorize checks when a host's policy is called, with which arguments, and how its result
+// affects the response.
 func TestAuthorize(t *testing.T) {
 	type question struct {
 		Account string
@@ -301,7 +302,7 @@ func TestAuthorize(t *testing.T) {
 	const newKey = `{"name":"a","scopes":["files:write"],"expiresAt":"2026-02-01T00:00:00.0009Z"}`
 	const newWebhook = `{"url":"https://example.com","events":["balance.low","bandwidth.limit_reached"]}`
 
-	refuse = func(auth.Access) error { return nil } // including accesses that least privilege would refuse
+	refuse = func(auth.Access) error { return nil } // allows even what LeastPrivilege would refuse
 	hook := h.do("POST", webhooksPath, token, newWebhook).want(201, "").text("id")
 	account := scopes.Of(scopes.AccountRead)
 	tests := []struct {
@@ -346,7 +347,7 @@ func TestAuthorize(t *testing.T) {
 			if answer.err == nil {
 				answer.status = test.status
 			}
-			for i := range questions { // refuse each one in turn
+			for i := range questions { // refuse at the first call, then at the second
 				asked = nil
 				refuse = func(auth.Access) error {
 					if len(asked) > i {
@@ -355,7 +356,7 @@ func TestAuthorize(t *testing.T) {
 					return nil
 				}
 				if answer.err == nil && i > 0 {
-					continue // the request succeeded already
+					continue // the request has already succeeded
 				}
 				got := h.do(test.method, test.path, token, test.body)
 				if got.status != answer.status || test.method != "HEAD" && got.code() != answer.code {
@@ -376,7 +377,7 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
-// The test checks the messages and the required scopes of the default policy.
+// The test checks the messages and required scopes in the 403 responses of the default policy.
 func TestForbidden_DefaultPolicy_NamesMissingAuthority(t *testing.T) {
 	h := serve(t, storageapi.Config{})
 	_, token := h.key(alice, scopes.FilesWrite)

@@ -14,11 +14,11 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// BenchmarkGuarded measures the extra time of a request to a guarded handler that does nothing. It
-// compares each such request with the unguarded requests before and after it, on the same
-// kept-alive connection and on a file, and reports the median. The ratio must not exceed 1.10 with
-// Go's client. The bare client, which only writes the bytes and finds the end of the response,
-// shows the server's cost.
+// BenchmarkGuarded measures the extra time that the guard adds to a request whose handler does
+// nothing. It compares each guarded request with the unguarded requests before and after it, on the
+// same kept-alive connection and with a file as the store, and reports the median. With Go's client
+// the ratio must not exceed 1.10. The bare client only writes the bytes and finds the end of the
+// response, so it shows the cost in the server.
 func BenchmarkGuarded(b *testing.B) {
 	api := newAPI(b, storageapi.Config{})
 	nothing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) })
@@ -58,7 +58,7 @@ func median(times []time.Duration) time.Duration {
 	return times[len(times)/2]
 }
 
-// goClient returns a function that gets a path with net/http.
+// goClient returns a function that sends a GET request for a path with net/http.
 func goClient(h *host, token string) func(path string) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
 	h.Cleanup(client.CloseIdleConnections)
@@ -80,7 +80,8 @@ func goClient(h *host, token string) func(path string) {
 	}
 }
 
-// bareClient returns a function that gets a path with minimal work of its own.
+// bareClient returns a function that sends a GET request for a path with as little work as
+// possible.
 func bareClient(h *host, token string) func(path string) {
 	connection, err := net.Dial("tcp", strings.TrimPrefix(h.url, "http://"))
 	if err != nil {

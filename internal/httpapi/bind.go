@@ -13,7 +13,7 @@ import (
 // A header reads a value from a request's headers.
 type header func(*call) error
 
-// bind parses the fields of the body, if the route has a body, and then the headers.
+// bind parses the fields of the body, if the route has a body, and then reads the headers.
 func (c *call) bind(body []field, headers ...header) error {
 	if c.route.body != noBody {
 		if err := decodeObject(c.data, body...); err != nil {
@@ -28,14 +28,14 @@ func (c *call) bind(body []field, headers ...header) error {
 	return nil
 }
 
-// keyID returns the key ID in the path, see [wellFormed].
+// keyID returns the key ID in the path, or "" if it is malformed, see [wellFormed].
 func (c *call) keyID() string { return wellFormed(id.Key, c.id) }
 
-// webhookID returns the webhook ID in the path, see [wellFormed].
+// webhookID returns the webhook ID in the path, or "" if it is malformed, see [wellFormed].
 func (c *call) webhookID() string { return wellFormed(id.Webhook, c.id) }
 
-// wellFormed returns s if it has the format of an ID of the given kind, or else "". The
-// services treat "" as not found, without reading the store.
+// wellFormed returns s if it has the format of an ID of the given kind, or else "". For "" the
+// services return a not-found error without reading the store.
 func wellFormed(kind, s string) string {
 	if !id.Valid(kind, s) {
 		return ""
@@ -43,8 +43,8 @@ func wellFormed(kind, s string) string {
 	return s
 }
 
-// idempotencyKey reads the request's Idempotency-Key, or leaves target empty if there is
-// none. The service validates the value.
+// idempotencyKey reads the request's Idempotency-Key into target. Without the header, target stays
+// empty. The service validates the value.
 func idempotencyKey(target *string) header {
 	return func(c *call) error {
 		values, given := c.Header["Idempotency-Key"]
@@ -59,10 +59,9 @@ func idempotencyKey(target *string) header {
 	}
 }
 
-// ifMatchKey sets target to the condition for changing a key. It checks the caller's
-// authority, then that the caller's own value has not changed since it was verified, then
-// If-Match. Without the second check a value that is being replaced could still rotate
-// its own key.
+// ifMatchKey sets target to the condition for changing a key. The condition checks the caller's
+// authority, then that the caller's own value has not changed since it was verified, then If-Match.
+// Without the second check, a value that is being replaced could still rotate its own key.
 func (a *api) ifMatchKey(target *apikeys.Condition) header {
 	return func(c *call) error {
 		match, err := c.ifMatch()
@@ -83,8 +82,8 @@ func (a *api) ifMatchKey(target *apikeys.Condition) header {
 	}
 }
 
-// mayChangeKey returns the condition that the caller may perform the route's action on
-// the existing key, or on the new key for a creation.
+// mayChangeKey returns a condition that checks whether the caller may perform the route's action on
+// the existing key or, for a creation, on the new key.
 func (a *api) mayChangeKey(c *call) apikeys.Condition {
 	return func(before, after apikeys.Key) error {
 		key := before
@@ -95,8 +94,8 @@ func (a *api) mayChangeKey(c *call) apikeys.Condition {
 	}
 }
 
-// ifMatchWebhook sets target to the condition for changing a webhook. It checks the caller's
-// authority, then If-Match.
+// ifMatchWebhook sets target to the condition for changing a webhook. The condition checks the
+// caller's authority, then If-Match.
 func (a *api) ifMatchWebhook(target *webhooks.Condition) header {
 	return func(c *call) error {
 		match, err := c.ifMatch()
@@ -114,9 +113,9 @@ func (a *api) ifMatchWebhook(target *webhooks.Condition) header {
 	}
 }
 
-// mayChangeWebhook returns the condition that the caller may perform the route's action on
-// the webhook, both as it is and as it would become. Triggering deliveries or changing the URL
-// requires authority over every event that may be sent, including events of types that the
+// mayChangeWebhook returns a condition that checks whether the caller may perform the route's
+// action on the webhook, both before and after the change. Triggering deliveries or changing the
+// URL requires authority over every event that may be sent, including events of types that the
 // webhook was subscribed to in the past.
 func (a *api) mayChangeWebhook(c *call) webhooks.Condition {
 	return func(before, after webhooks.Webhook) error {

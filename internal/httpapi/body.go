@@ -12,7 +12,7 @@ import (
 
 const maxBody = 64 << 10
 
-// A bodyRule is the kind of request body that a route accepts.
+// A bodyRule says which kind of request body a route accepts.
 type bodyRule int
 
 const (
@@ -22,8 +22,8 @@ const (
 	neededBody                   // JSON
 )
 
-// receive reads the request's body according to the route's rule. It checks the media
-// type and the size.
+// receive reads the request's body as the route's rule requires, and checks its media type and
+// size.
 func (c *call) receive() error {
 	rule := c.route.body
 	if rule == noBody {
@@ -69,8 +69,7 @@ func isEmpty(body io.Reader) bool {
 	return err == io.EOF
 }
 
-// isJSON reports whether the header announces JSON in UTF-8 without a content
-// coding.
+// isJSON reports whether the header declares JSON in UTF-8 without a content coding.
 func isJSON(header http.Header) bool {
 	types := header["Content-Type"]
 	if len(types) != 1 || len(header["Content-Encoding"]) > 0 {

@@ -17,7 +17,8 @@ import (
 	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
-// A pipeListener accepts connections in memory, so that its server can run in a bubble.
+// A pipeListener accepts connections in memory, so that its server can run in a testing/synctest
+// bubble.
 type pipeListener struct {
 	conns  chan net.Conn
 	closed context.Context
@@ -47,7 +48,7 @@ func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
 	return client, nil
 }
 
-// inBubble serves the API over in-memory connections, with HTTP/1.1 and with HTTP/2.
+// inBubble serves the API over connections in memory, once with HTTP/1.1 and once with HTTP/2.
 func inBubble(t *testing.T, readTimeout time.Duration, test func(t *testing.T, h *host, l *pipeListener, client *http.Client, faults *faulty)) {
 	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(version, func(t *testing.T) {
@@ -73,7 +74,7 @@ func inBubble(t *testing.T, readTimeout time.Duration, test func(t *testing.T, h
 	}
 }
 
-// The test sends bodies that end too late or never, and a slow one that arrives in time.
+// The test sends bodies that end too late or never, and a slow body that arrives in time.
 func TestBodyDeadline_SlowBody_IsRefused(t *testing.T) {
 	for _, readTimeout := range []time.Duration{0, time.Hour, 10 * time.Second} {
 		inBubble(t, readTimeout, func(t *testing.T, h *host, _ *pipeListener, client *http.Client, faults *faulty) {
@@ -101,8 +102,8 @@ func TestBodyDeadline_SlowBody_IsRefused(t *testing.T) {
 	}
 }
 
-// The test processes a request for longer than a body may take to arrive. The deadline must end
-// neither the request's context nor the next request on the connection.
+// Processing the request takes longer than a body may take to arrive. The deadline for the body
+// must end neither the request's context nor the next request on the connection.
 func TestBodyDeadline_BodyArrived_IsLifted(t *testing.T) {
 	inBubble(t, 0, func(t *testing.T, h *host, _ *pipeListener, client *http.Client, faults *faulty) {
 		token := h.admin(alice)
@@ -112,7 +113,7 @@ func TestBodyDeadline_BodyArrived_IsLifted(t *testing.T) {
 			}
 			return nil
 		}
-		for _, body := range []io.Reader{strings.NewReader(newKey), struct{ io.Reader }{strings.NewReader(newKey)}} { // the second one is of unknown length
+		for _, body := range []io.Reader{strings.NewReader(newKey), struct{ io.Reader }{strings.NewReader(newKey)}} { // the second has an unknown length
 			r, err := http.NewRequestWithContext(t.Context(), "POST", h.url+keysPath, body)
 			if err != nil {
 				t.Fatal(err)
@@ -128,7 +129,7 @@ func TestBodyDeadline_BodyArrived_IsLifted(t *testing.T) {
 	})
 }
 
-// The server may read the rest of the body to keep the connection, but only until the deadline.
+// To keep the connection, the server may read the rest of the body, but only until the deadline.
 func TestBodyDeadline_RequestRefusedBeforeItsBody_StillApplies(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		api, err := storageapi.NewHandler(storageapi.Config{Store: newFaulty(), Logger: slog.New(slog.DiscardHandler)})

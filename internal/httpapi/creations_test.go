@@ -15,7 +15,7 @@ func idempotent(keys ...string) func(*http.Request) {
 	return func(r *http.Request) { r.Header["Idempotency-Key"] = keys }
 }
 
-// TestLimits checks the limits of keys and webhooks per account.
+// TestLimits checks the maximum numbers of keys and of webhooks per account.
 func TestLimits(t *testing.T) {
 	config := newClock().config()
 	config.Keys.MaxPerAccount, config.Webhooks.MaxPerAccount = 3, 2
@@ -46,7 +46,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestIdempotency repeats requests.
+// TestIdempotency repeats creations with the same and with other Idempotency-Keys.
 func TestIdempotency(t *testing.T) {
 	c := newClock()
 	config := c.config()
@@ -71,7 +71,7 @@ func TestIdempotency(t *testing.T) {
 			return strings.Count(h.do("GET", path+"?limit=100", admin, "").want(200, "").body, `{"id":`)
 		}
 		before := ids()
-		const key = `"8e03978e-40d5-43e8-bc93-6894a57f9324"` // the IETF draft includes the quotes
+		const key = `"8e03978e-40d5-43e8-bc93-6894a57f9324"` // with quotes, as in the IETF draft
 		made := h.do("POST", path, admin, test.body, idempotent(key)).want(201, "")
 		id, secret := made.text("id"), made.text(test.secret)
 		c.Add(time.Hour)
@@ -93,7 +93,7 @@ func TestIdempotency(t *testing.T) {
 		_, weak := h.key(alice, scopes.SecretsWrite)
 		h.do("POST", path, weak, test.body, idempotent(key)).want(403, "FORBIDDEN")
 		if path == keysPath {
-			before++ // the weaker key counts
+			before++ // the weaker key counts toward the limit
 		}
 		for _, bad := range [][]string{{""}, {"a", "a"}, {"a b"}, {strings.Repeat("a", 129)}, {"\u00e9"}} {
 			got := h.do("POST", path, admin, test.body, idempotent(bad...)).want(400, "VALIDATION_ERROR")
@@ -113,8 +113,8 @@ func TestIdempotency(t *testing.T) {
 	}
 }
 
-// The test sends the same request several times concurrently. One creates an object, and the others
-// return it.
+// The test sends the same request several times concurrently. One of them must create an object,
+// and the others must return it.
 func TestIdempotency_Concurrent_CreatesOne(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)
@@ -144,7 +144,8 @@ func TestIdempotency_Concurrent_CreatesOne(t *testing.T) {
 	}
 }
 
-// TestIdempotencyKeysAreBounded creates and deletes with new Idempotency-Keys each time.
+// TestIdempotencyKeysAreBounded repeatedly creates and deletes an object, each time with a new
+// Idempotency-Key.
 func TestIdempotencyKeysAreBounded(t *testing.T) {
 	config := newClock().config()
 	config.Keys.MaxPerAccount, config.Webhooks.MaxPerAccount = 2, 1
@@ -165,7 +166,7 @@ func TestIdempotencyKeysAreBounded(t *testing.T) {
 				t.Errorf("%s: got %v %s", kind.path, got.header, got.body)
 			}
 		}
-		create("a3").want(409, "CONFLICT") // a used idempotency key
+		create("a3").want(409, "CONFLICT") // an idempotency key that was used before
 		id := h.do("POST", kind.path, admin, kind.body).want(201, "").text("id")
 		h.do("DELETE", kind.path+"/"+id, admin, "").want(204, "")
 		if kind.path == webhooksPath {

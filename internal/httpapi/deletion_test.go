@@ -12,7 +12,7 @@ import (
 )
 
 // TestDeletionIsImmediate deletes a key while clients use it. After the response to the DELETE,
-// every new request with the key must be rejected.
+// every new request with the key must be refused.
 func TestDeletionIsImmediate(t *testing.T) {
 	api := newAPI(t, newClock().config())
 	mux := http.NewServeMux()
@@ -54,8 +54,8 @@ func TestDeletionIsImmediate(t *testing.T) {
 	}
 }
 
-// A DELETE must delete nothing if its own key is deleted or replaced after the request was
-// authenticated and before the target is deleted.
+// A DELETE must delete nothing if its own key is deleted or replaced between the authentication of
+// the request and the deletion of the target.
 func TestDelete_KeyDiesWhileTheTargetIsRead_IsRefused(t *testing.T) {
 	faults := newFaulty()
 	h := serve(t, storageapi.Config{Store: faults})
@@ -81,7 +81,7 @@ func TestDelete_KeyDiesWhileTheTargetIsRead_IsRefused(t *testing.T) {
 				if method != c.reads || died {
 					return nil
 				}
-				died = true // because die calls the store, too
+				died = true // die calls the store, which calls this function again
 				return die(id)
 			}
 			got := h.do("DELETE", c.path, token, "")

@@ -97,7 +97,7 @@ func (a *api) listDeliveries(c *call) (answer, error) {
 	}
 	next := page.Next
 	if next != "" {
-		next = c.id + "/" + next // valid for this webhook's list only
+		next = c.id + "/" + next // so that the cursor is valid only for this webhook
 	}
 	return showList(page.Deliveries, next, a.viewDeliveryListed)
 }
@@ -135,7 +135,7 @@ func (a *api) redeliver(c *call) (answer, error) {
 	return accepted("", a.viewDeliveryRead(&delivery))
 }
 
-// readDelivery returns the delivery in the path if the caller may read its webhook.
+// readDelivery returns the delivery named in the path if the caller may read its webhook.
 func (a *api) readDelivery(c *call) (webhooks.Delivery, error) {
 	webhook, err := a.findWebhook(c)
 	if err != nil {
@@ -144,7 +144,7 @@ func (a *api) readDelivery(c *call) (webhooks.Delivery, error) {
 	return a.findDelivery(c, webhook.ID)
 }
 
-// findDelivery returns the webhook's delivery of the event in the path.
+// findDelivery returns the webhook's delivery of the event named in the path.
 func (a *api) findDelivery(c *call, webhookID string) (webhooks.Delivery, error) {
 	delivery, err := a.webhooks.Delivery(c.Context(), c.caller.Account, webhookID, c.subID)
 	if errors.Is(err, apierr.ErrNotFound) {
@@ -196,7 +196,8 @@ func parseDeliveryQuery(values url.Values, webhookID string) (parsed webhooks.De
 	return parsed, nil
 }
 
-// parseBoundIn parses a bound of a time range. It returns the zero time if the parameter is absent.
+// parseBoundIn parses a bound of a time range. If the parameter is absent, it returns the zero
+// time.
 func parseBoundIn(values url.Values, name string) (time.Time, error) {
 	texts, given := values[name]
 	switch {
@@ -208,8 +209,8 @@ func parseBoundIn(values url.Values, name string) (time.Time, error) {
 	return parseBound(name)(texts[0])
 }
 
-// parseListCursor decodes a cursor that contains the name of its list, such as the webhook's ID
-// for a list of deliveries, and the store's position.
+// parseListCursor decodes a cursor, which consists of the name of its list and a position from the
+// store. The name of a list of deliveries is the webhook's ID.
 func parseListCursor(s, list string) (next string, valid bool) {
 	decoded, err := base64.RawURLEncoding.DecodeString(s)
 	next, found := strings.CutPrefix(string(decoded), list+"/")

@@ -21,11 +21,11 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A receiver is an HTTPS server. It sends requests to received, and responds with the result of
-// status.
+// A receiver is an HTTPS server that passes each request to received and responds with the result
+// of status.
 type receiver struct {
 	*httptest.Server
-	received chan *http.Request // with the body in memory
+	received chan *http.Request // with their bodies in memory
 	status   func() int
 }
 
@@ -45,7 +45,7 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// config allows webhooks to the receiver, but to no other special address.
+// config allows webhooks to this receiver, but to no other non-public address.
 func (r *receiver) config() webhooks.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(r.Certificate())
@@ -61,8 +61,8 @@ var eventsOfAllTypes = []webhooks.Data{
 	alerts.TransactionsLimitReached{Used: 10, Limit: 10, Period: "2026-01"},
 }
 
-// TestDelivery covers the whole path: a webhook created over HTTP, events published in Go, a file,
-// and an HTTPS receiver that verifies each event.
+// TestDelivery covers the whole path: a webhook is created over HTTP, events are published in Go
+// and stored in a file, and an HTTPS receiver verifies each event.
 func TestDelivery(t *testing.T) {
 	r := newReceiver(t)
 	path := filepath.Join(t.TempDir(), "storage.db")
@@ -94,7 +94,7 @@ func TestDelivery(t *testing.T) {
 	got, want := map[string]string{}, map[string]string{}
 	for i, data := range eventsOfAllTypes {
 		id := fmt.Sprintf("evt_%d", i)
-		publish(h.api, id, bob, data) // no webhook of alice gets it
+		publish(h.api, id, bob, data) // alice's webhook must not receive it
 		publish(h.api, id, alice, data)
 		want[id] = string(data.EventType())
 	}

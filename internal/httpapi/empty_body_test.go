@@ -9,7 +9,7 @@ import (
 )
 
 // TestEmptyBodyOfUnknownLength sends bodies without a length or a media type, as some clients do
-// for any POST. The media type must be required only if the body is not empty.
+// for any POST. Only if the body is not empty may the API require a media type.
 func TestEmptyBodyOfUnknownLength(t *testing.T) {
 	protocols(t, func(t *testing.T, h *host, client *http.Client, faults *faulty) {
 		admin := h.admin(alice)
@@ -51,7 +51,7 @@ func TestEmptyBodyOfUnknownLength(t *testing.T) {
 	})
 }
 
-// TestEmptyChunkedBody sends such a body in raw bytes.
+// TestEmptyChunkedBody sends an empty chunked body as raw bytes.
 func TestEmptyChunkedBody(t *testing.T) {
 	h := serve(t, storageapi.Config{})
 	admin := h.admin(alice)

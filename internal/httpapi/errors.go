@@ -12,14 +12,14 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Errors detected before a service is called.
+// Errors that are detected before a service is called.
 var (
 	errNoRoute   = errors.New("no route")
 	errMediaType = errors.New("media type is not JSON")
 	errTooLarge  = errors.New("body is too large")
 )
 
-// Kinds of [apierr.ErrNotFound].
+// Errors that replace [apierr.ErrNotFound] to say what is missing.
 var (
 	errNoDelivery = errors.New("no such delivery")
 	errNoEvent    = errors.New("no such event")
@@ -27,10 +27,10 @@ var (
 	errNoRecovery = errors.New("no such recovery")
 )
 
-// errPrecondition means that no tag in If-Match matches.
+// errPrecondition means that no entity tag in If-Match matches.
 var errPrecondition = errors.New("precondition failed")
 
-// A requestError names an invalid part of a request and gives the rule for it.
+// A requestError names the invalid part of a request and the rule that it breaks.
 type requestError struct{ field, reason string }
 
 func (e *requestError) Error() string { return e.field + " " + e.reason }
@@ -43,10 +43,9 @@ type methodError struct{ allow string }
 
 func (*methodError) Error() string { return "no such method here" }
 
-// failures maps sentinel errors to responses; [api.fail] handles other error types.
-// "{resource}" stands for the kind of resource of the route. Otherwise the messages do not depend
-// on the request, so that clients cannot learn whether
-// a resource exists in another account.
+// failures maps sentinel errors to responses; [api.fail] handles other types of errors.
+// "{resource}" stands for the kind of resource of the route. The messages depend on nothing else in
+// the request, so that clients cannot learn whether a resource exists in another account.
 var failures = []struct {
 	err     error
 	status  int
@@ -74,11 +73,11 @@ var failures = []struct {
 	{errNoRecovery, http.StatusNotFound, auth.CodeNotFound, "This webhook has no recovery with this id."},
 }
 
-// replacedRefusal is the message for a change by a value that a rotation has replaced.
+// replacedRefusal is the 403 message if the request carries a value that a rotation has replaced.
 const replacedRefusal = "This value of the API key was replaced by a rotation. It can delete its own key, but manage nothing else. Use the new value."
 
-// leastPrivilegeRefusals returns the 403 messages for [auth.LeastPrivilege]. The rules of
-// other policies are unknown here. behind is the text of [readScopes].
+// leastPrivilegeRefusals returns the 403 messages for [auth.LeastPrivilege]; the rules of other
+// policies are unknown here. behind is the result of [readScopes].
 func leastPrivilegeRefusals(behind string) map[auth.Action]string {
 	return map[auth.Action]string{
 		auth.ReadKeys:      "Reading API keys requires the scope account:read.",
@@ -95,7 +94,7 @@ func leastPrivilegeRefusals(behind string) map[auth.Action]string {
 	}
 }
 
-// readScopes returns a text with the scope that each event type requires.
+// readScopes returns a text that lists the scope required by each event type.
 func readScopes(service *webhooks.WebhookService) string {
 	var text strings.Builder
 	for _, t := range service.EventTypes() {
@@ -142,7 +141,7 @@ func (a *api) fail(c *call, err error) {
 	}
 }
 
-// resource returns the kind of resource of the route, for error messages.
+// resource returns the route's kind of resource, for error messages.
 func (c *call) resource() string {
 	if c.route != nil {
 		switch c.route.action {
@@ -166,7 +165,7 @@ func brokenRule(err error) *requestError {
 	return nil
 }
 
-// limit returns the message for a reached limit of keys or webhooks, or "" for any other error.
+// limit returns the message for a reached limit of keys or webhooks, or "" if err is another error.
 func limit(err error) string {
 	full, ok := errors.AsType[*apierr.LimitError](err)
 	switch {
@@ -189,7 +188,7 @@ func (a *api) refusal(c *call) string {
 	return "This API key does not have permission for this action."
 }
 
-// logFailure logs the route, not the path, because a path can contain arbitrary text.
+// logFailure logs the route instead of the path, because a path can contain arbitrary text.
 func (a *api) logFailure(c *call, err error) {
 	log := a.log.ErrorContext
 	if c.Context().Err() != nil {

@@ -8,24 +8,24 @@ import (
 	"github.com/storageapi/storageapi/internal/fields"
 )
 
-// etag returns the strong entity tag of a key or webhook, for optimistic concurrency: a hash of
-// every field that requests can change. A receiver's behavior does not affect it, unless it
-// disables the webhook.
+// etag returns the strong entity tag of a key or webhook, for optimistic concurrency. It is a hash
+// of every field that requests can change. What a receiver does affects the tag only if it disables
+// the webhook.
 func etag(resource fields.Record) string {
 	sum := fields.Sum(resource, fields.Versioned)
 	return `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`
 }
 
-// A precondition is a parsed If-Match header (RFC 9110, section 13.1.1). The zero
-// precondition, for a request without the header, always holds.
+// A precondition is a parsed If-Match header (RFC 9110, section 13.1.1). The zero precondition
+// stands for a request without the header and always holds.
 type precondition struct {
 	given bool
 	any   bool     // "*"
-	tags  []string // strong tags with their quotes; weak tags match nothing
+	tags  []string // strong tags with their quotes; weak tags never match
 }
 
-// ifMatch returns the precondition of the request, or an [*requestError] that names
-// the header.
+// ifMatch returns the precondition of the request. If the header is invalid, it returns a
+// [*requestError] that names the header.
 func (c *call) ifMatch() (precondition, error) {
 	lines, given := c.Header["If-Match"]
 	if !given {
@@ -34,7 +34,7 @@ func (c *call) ifMatch() (precondition, error) {
 	return parseIfMatch(strings.Join(lines, ","))
 }
 
-// check returns errPrecondition unless the precondition holds for an existing resource with the tag.
+// check returns errPrecondition unless the precondition allows a resource with this tag.
 func (p precondition) check(tag string) error {
 	if !p.given || p.any || slices.Contains(p.tags, tag) {
 		return nil
@@ -42,8 +42,7 @@ func (p precondition) check(tag string) error {
 	return errPrecondition
 }
 
-// parseIfMatch parses "*", or a list of entity tags separated by commas. The list may have
-// empty elements.
+// parseIfMatch parses "*" or a comma-separated list of entity tags, which may have empty elements.
 func parseIfMatch(list string) (precondition, error) {
 	const blank = " \t"
 	malformed := invalid("If-Match", `must be * or quoted entity tags as received in ETag, separated by commas`)

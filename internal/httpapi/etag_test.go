@@ -26,7 +26,7 @@ func TestParseIfMatch(t *testing.T) {
 		`"a,b", "*", "W/c"`: one(`"a,b"`, `"*"`, `"W/c"`),
 		`W/"a"`:             one(),
 		`W/"a", "b"`:        one(`"b"`),
-		`"\", "b"`:          one(`"\"`, `"b"`), // no escapes
+		`"\", "b"`:          one(`"\"`, `"b"`), // a backslash escapes nothing
 		`"é"`:               one(`"é"`),
 		"\"\xff\"":          one("\"\xff\""),
 	}
@@ -57,7 +57,7 @@ func TestCondition(t *testing.T) {
 		{`*`, true},
 		{`"ABC"`, false},
 		{`"ab"`, false},
-		{`W/"abc"`, false}, // compared strongly
+		{`W/"abc"`, false}, // weak tags never match
 		{`"x"`, false},
 	}
 	for _, test := range tests {
@@ -87,7 +87,7 @@ func FuzzIfMatch(f *testing.F) {
 			}
 			return
 		}
-		for _, tag := range parsed.tags { // each tag must be a valid ETag and match only itself
+		for _, tag := range parsed.tags { // each tag must be a valid If-Match that holds for itself
 			again, err := parseIfMatch(tag)
 			if err != nil || len(again.tags) != 1 || again.tags[0] != tag || parsed.check(tag) != nil {
 				t.Errorf("%q has the tag %q, which is %v, %v", header, tag, again, err)

@@ -28,8 +28,8 @@ func (a *api) viewEvent(e webhooks.StoredEvent) eventView {
 	return eventView{e.ID, e.Type, timestamp(e.Timestamp), timestamp(e.PublishedAt), e.HasBody, timestamp(a.webhooks.BodyKeptUntil(e.PublishedAt))}
 }
 
-// listEvents lists the events that the caller may read. A list with since always has a cursor,
-// from which a later request continues.
+// listEvents lists the events that the caller may read. With since, every page has a cursor, so
+// that the client can continue later with new events.
 func (a *api) listEvents(c *call) (answer, error) {
 	query, err := parseEventQuery(c.query)
 	if err != nil {
@@ -67,8 +67,8 @@ func (a *api) getDeliveryBody(c *call) (answer, error) {
 
 func (a *api) getEventBody(c *call) (answer, error) { return a.showBody(c, c.id, errNoEvent) }
 
-// showBody answers with the unmodified body of the caller's event. It returns the error missing
-// if there is no such event.
+// showBody answers with the unmodified body of an event in the caller's account. If the event does
+// not exist, it returns the error missing.
 func (a *api) showBody(c *call, eventID string, missing error) (answer, error) {
 	event, err := a.webhooks.Event(c.Context(), c.caller.Account, eventID)
 	switch {
@@ -87,9 +87,10 @@ func (a *api) showBody(c *call, eventID string, missing error) (answer, error) {
 	return answer{status: http.StatusOK, body: event.Body, verbatim: true}, nil
 }
 
-// readableTypes returns the event types to list. If asked has types, it returns them, or an error
-// unless the caller may read all of them. Otherwise it returns all types that the caller may read,
-// or nil, for no filter, if these are all types, including undeclared ones.
+// readableTypes returns the event types to list. If asked is not empty, it returns asked, or an
+// error unless the caller may read all of these types. Otherwise it returns all types that the
+// caller may read. If the caller may read every type, even undeclared ones, it returns nil, which
+// means no filter.
 func (a *api) readableTypes(c *call, asked []webhooks.EventType) (readable []webhooks.EventType, err error) {
 	if len(asked) > 0 {
 		return asked, a.permit(c, &auth.Target{Scopes: a.webhooks.ReadScopes(asked)})
@@ -118,13 +119,13 @@ func (a *api) readableTypes(c *call, asked []webhooks.EventType) (readable []web
 	return readable, nil
 }
 
-// withdrawn stands for all types that are no longer declared.
+// withdrawn represents all types that are no longer declared.
 const withdrawn webhooks.EventType = ""
 
 var errEventCursor = invalid("cursor", `must be one nextCursor of this list, unmodified and sent with the same "since"; omit the cursor to start over`)
 
-// parseEventQuery parses the optional parameters type (repeatable), webhook, from and to, limit and
-// cursor. The list is newest first, or oldest first if since replaces from.
+// parseEventQuery parses the optional parameters type (repeatable), webhook, from, to, limit and
+// cursor. The list is newest first. With since instead of from, it is oldest first.
 func parseEventQuery(values url.Values) (parsed webhooks.EventQuery, err error) {
 	if parsed.Limit, err = parseLimit(values); err != nil {
 		return parsed, err
@@ -188,7 +189,7 @@ func parseEventCursor(values url.Values, oldestFirst bool) (after string, err er
 	return after, nil
 }
 
-// eventList returns the list name in cursors of events.
+// eventList returns the list name in the cursors of events.
 func eventList(oldestFirst bool) string {
 	if oldestFirst {
 		return "oldest"

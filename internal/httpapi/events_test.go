@@ -21,7 +21,7 @@ import (
 
 const eventsPath = "/v2/notifications/events"
 
-// largest has numbers that float64 parsers round, and text that JSON escapes.
+// largest has numbers that parsers with float64 would round, and text that JSON escapes.
 type largest struct {
 	N    int64  `json:"n"`
 	Text string `json:"text"`
@@ -34,14 +34,14 @@ var (
 	ofLargest = webhooks.EventDeclaration{Type: "teams.created", Description: "Team created", Scope: teamsRead, Example: aLargest}
 )
 
-// TestEventBody checks that the body read later equals the body sent to the receiver byte for byte,
-// and that HEAD returns the same headers.
+// TestEventBody checks that a client can read exactly the bytes that were sent to the receiver, and
+// that HEAD returns the same headers as GET.
 func TestEventBody(t *testing.T) {
 	r := newReceiver(t)
 	config := storageapi.Config{Scopes: []scopes.Declaration{readTeams}, Webhooks: r.config()}
 	config.Webhooks.Events = []webhooks.EventDeclaration{ofLargest}
 	h := serve(t, config)
-	_, reader := h.key(alice, teamsRead) // only the type's scope
+	_, reader := h.key(alice, teamsRead) // has only the scope that the type requires
 	one := webhooksPath + "/" + h.do("POST", webhooksPath, reader, fmt.Sprintf(`{"url":"%s/hook","events":["teams.created"]}`, r.URL)).want(201, "").text("id")
 	go func() { _ = h.api.Run(t.Context()) }()
 	if err := h.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: "evt_1", Account: alice, Data: aLargest}); err != nil {
@@ -67,7 +67,7 @@ func TestEventBody(t *testing.T) {
 	}
 }
 
-// Responses reveal nothing about other accounts.
+// The responses must reveal nothing about other accounts.
 func TestEvents_CallerMaySubscribeToType_MayReadItsEvents(t *testing.T) {
 	store := memory.New()
 	config := storageapi.Config{Store: store, Scopes: []scopes.Declaration{readTeams}, Webhooks: webhooks.Config{Events: []webhooks.EventDeclaration{ofLargest}}}
@@ -132,7 +132,7 @@ func TestEvents_CallerMaySubscribeToType_MayReadItsEvents(t *testing.T) {
 	h.do("GET", eventsPath+"/files/body", none, "").want(403, auth.CodeForbidden)
 	h.do("GET", eventsPath, "", "").want(401, auth.CodeUnauthorized)
 
-	for _, path := range []string{"/files", "/nothing"} { // bob gets the same response for both
+	for _, path := range []string{"/files", "/nothing"} { // bob must get the same response for both
 		h.do("GET", eventsPath+path+"/body", other, "").want(404, auth.CodeNotFound)
 		h.do("GET", one+"/deliveries"+path+"/body", other, "").want(404, auth.CodeNotFound)
 	}
@@ -145,7 +145,7 @@ func TestEvents_CallerMaySubscribeToType_MayReadItsEvents(t *testing.T) {
 	}
 
 	config = storageapi.Config{Store: store}
-	h = serve(t, config) // the type is withdrawn, and so is the scope
+	h = serve(t, config) // neither the type nor its scope is declared now
 	check(h, "account:read, once a type is withdrawn", tokens["account"], "balance")
 	check(h, "all that there are, once a type is withdrawn", tokens["specified"], ids...)
 	check(h, "both, once a type is withdrawn", tokens["both"], "balance", "files")
@@ -155,8 +155,8 @@ func TestEvents_CallerMaySubscribeToType_MayReadItsEvents(t *testing.T) {
 	}
 }
 
-// An event whose body was purged must still be listed, and the 404 must state the reason.
-// bodyKeptUntil must announce the purge before.
+// An event whose body was purged must still be listed, with bodyKeptUntil announcing the purge
+// beforehand. The 404 for the body must state the reason.
 func TestBodyAfterRetention(t *testing.T) {
 	store := memory.New()
 	h := serve(t, storageapi.Config{Store: store, Webhooks: webhooks.Config{Retention: webhooks.Retention{Payloads: 100 * 24 * time.Hour}}})
@@ -194,13 +194,13 @@ func TestBodyAfterRetention(t *testing.T) {
 	}
 }
 
-// TestEventList lists newest first, and with since oldest first, where a cursor continues with
-// later events.
+// TestEventList reads the list newest first and, with since, oldest first. With since, a cursor
+// must continue with later events.
 func TestEventList(t *testing.T) {
 	h := serve(t, storageapi.Config{})
 	admin := h.admin(alice)
 	for i, data := range eventsOfAllTypes {
-		id := fmt.Sprint("evt_", 9-i) // not in order of IDs
+		id := fmt.Sprint("evt_", 9-i) // not in the order of their IDs
 		if err := h.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: id, Account: alice, Data: data, Timestamp: time.Unix(int64(i), 0)}); err != nil {
 			t.Fatal(err)
 		}
@@ -275,8 +275,8 @@ func TestEventList(t *testing.T) {
 	}
 }
 
-// Two webhooks get an event each when the balance crosses the threshold that they share. A receiver
-// that catches up must be able to list only its own.
+// Two webhooks have the same threshold. When the balance crosses it, each gets its own event. A
+// receiver that catches up must be able to list only the events for its webhook.
 func TestEvents_ByWebhook_ListsThoseForIt(t *testing.T) {
 	h := serve(t, storageapi.Config{})
 	admin, theirs := h.admin(alice), h.admin(bob)
@@ -323,7 +323,7 @@ func TestEvents_HostsPolicy_IsAskedOncePerScopeSet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff([]string{"evt_0"}, h.do("GET", eventsPath, token, "").want(200, "").ids("id")); diff != "" || asked != 4 { // once in general, and for files:read, account:read and all scopes
+	if diff := cmp.Diff([]string{"evt_0"}, h.do("GET", eventsPath, token, "").want(200, "").ids("id")); diff != "" || asked != 4 { // without a target, and for files:read, account:read and all scopes
 		t.Errorf("asked %d times (-want +got):\n%s", asked, diff)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// keysAtNoon returns a service whose clock is stopped.
+// keysAtNoon returns a service whose clock always shows noon.
 func keysAtNoon(t *testing.T) *apikeys.KeyService {
 	t.Helper()
 	keys, err := apikeys.New(memory.New(), apikeys.Config{Now: func() time.Time { return noon }})
@@ -22,7 +22,7 @@ func keysAtNoon(t *testing.T) *apikeys.KeyService {
 	return keys
 }
 
-// expiryAtNoon parses an expiry, and validates it with the service.
+// expiryAtNoon parses an expiry and has a service validate it at noon.
 func expiryAtNoon(t *testing.T, s string) (time.Time, error) {
 	t.Helper()
 	at, err := parseExpiry(s)
@@ -67,15 +67,15 @@ func TestParseExpiry_Invalid_ReturnsError(t *testing.T) {
 		{"never", form},
 		{"1769860801", form},
 		{"2026-02-01T12:00:00", form},  // no offset
-		{"2026-02-01 12:00:00Z", form}, // a space
+		{"2026-02-01 12:00:00Z", form}, // a space instead of T
 		{"2026-02-01t12:00:00z", form},
 		{"2026-02-01T12:00Z", form},      // no seconds
-		{"2026-02-01T12:00:00,5Z", form}, // a comma
+		{"2026-02-01T12:00:00,5Z", form}, // a comma before the fraction
 		{"2026-02-01T24:00:00Z", form},
 		{"2026-02-01T12:60:00Z", form},
 		{"2026-02-01T12:00:00+02:60", form},
 		{"2026-02-01T12:00:00.Z", form},
-		{"2026-02-01T23:59:60Z", form}, // no leap seconds in Go
+		{"2026-02-01T23:59:60Z", form}, // Go has no leap seconds
 		{"2026-02-01T1:00:00Z", form},
 		{"2026-02-01T12:00:00+0200", form},
 		{"2026-02-01T12:00:00+24:00", form},
@@ -94,7 +94,7 @@ func TestParseExpiry_Invalid_ReturnsError(t *testing.T) {
 		{"2026-02-01\n", form},
 		{"2026-01-31T12:00:00Z", past},      // now
 		{"2026-01-31T12:00:00.0009Z", past}, // now, rounded to milliseconds
-		{"2026-01-31", past},                // this midnight
+		{"2026-01-31", past},                // midnight today
 		{"2026-01-31T13:00:00+02:00", past},
 		{"0001-01-01", past}, // the zero time.Time
 		{"0001-01-01T00:00:00Z", past},

@@ -22,7 +22,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A step is a request and a store method that it calls.
+// A step is a request, and a store method that the API calls for it.
 type step struct{ store, method, path, body, pattern string }
 
 // someEvent is the ID of an event that is published before the steps.
@@ -90,7 +90,7 @@ func TestFailingStore(t *testing.T) {
 		faults.before = func(string) error { return nil }
 		return h.do("GET", keysPath, admin, "").want(200, "").body + h.do("GET", webhooksPath, admin, "").want(200, "").body
 	}
-	state() // the first call sets lastUsedAt
+	state() // the first call changes lastUsedAt
 	before := state()
 	for _, step := range steps(key, webhook) {
 		log.Reset()
@@ -161,7 +161,7 @@ func TestStoreErrors_AreMappedToStatuses(t *testing.T) {
 		"UpdateWebhook":   {apierr.ErrNotFound, 404, "NOT_FOUND"},
 		"ListDeliveries":  {apierr.ErrNotFound, 404, "NOT_FOUND"},
 		"EventDeliveries": {apierr.ErrNotFound, 404, "NOT_FOUND"},
-		"Redeliver":       {apierr.ErrNotFound, 409, "CONFLICT"}, // its payload was purged
+		"Redeliver":       {apierr.ErrNotFound, 409, "CONFLICT"}, // its payload has been purged
 		"CreateRecovery":  {apierr.ErrNotFound, 404, "NOT_FOUND"},
 		"RecoveryByID":    {apierr.ErrNotFound, 404, "NOT_FOUND"},
 		"UpdateKey":       {apierr.ErrNotFound, 404, "NOT_FOUND"},
@@ -181,8 +181,8 @@ func TestStoreErrors_AreMappedToStatuses(t *testing.T) {
 	}
 }
 
-// TestCancelledRequest disconnects the client at each step. The request must have no effect, and no
-// error may be logged.
+// TestCancelledRequest disconnects the client during each step. The request must have no effect,
+// and nothing may be logged as an error.
 func TestCancelledRequest(t *testing.T) {
 	faults, log := newFaulty(), new(testlog.Book)
 	h := serve(t, storageapi.Config{Store: faults, Logger: log.Logger()})

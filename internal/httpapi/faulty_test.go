@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A faulty store calls before with the name of each method that the routes need. An error from
-// before becomes the method's error.
+// A faulty store calls before with the name of each method that the routes use. If before returns
+// an error, so does the method.
 type faulty struct {
 	store.Store
 	before func(method string) error

@@ -27,8 +27,8 @@ import (
 )
 
 // TestFullDisk creates keys over HTTP in a process whose file cannot grow beyond a limit, as on a
-// full disk. It then opens the file without the limit. Every key with a 201 response must exist,
-// and no key with a 503 response.
+// full disk. It then opens the file without the limit. Every key whose response was 201 must exist,
+// and no key whose response was 503.
 func TestFullDisk(t *testing.T) {
 	path, out := apart(t, fillDisk)
 	var acknowledged []string
@@ -67,13 +67,13 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// apart reruns the test in a separate process, in which it calls do with a file and does not
-// return. In the original process it returns the file's path and the output.
+// apart runs the test again in a separate process. There it calls do with the path of a file and
+// does not return. In the original process it returns the path and the output of the other process.
 func apart(t *testing.T, do func(t *testing.T, path string)) (path, out string) {
 	t.Helper()
 	const variable = "STORAGEAPI_TEST_FULL_DISK"
 	if path := os.Getenv(variable); path != "" {
-		signal.Ignore(syscall.SIGXFSZ) // so that a write beyond the limit returns an error
+		signal.Ignore(syscall.SIGXFSZ) // so that writes beyond the limit return an error
 		do(t, path)
 		t.SkipNow()
 	}
@@ -87,7 +87,7 @@ func apart(t *testing.T, do func(t *testing.T, path string)) (path, out string) 
 	return path, string(printed)
 }
 
-// limitFiles makes writes beyond the given size of a file fail.
+// limitFiles makes this process's writes beyond the given file size fail.
 func limitFiles(t *testing.T, bytes uint64) {
 	t.Helper()
 	var r syscall.Rlimit
@@ -100,7 +100,7 @@ func limitFiles(t *testing.T, bytes uint64) {
 	}
 }
 
-// fillDisk prints a line for each creation: the status, and the ID or the body of the error.
+// fillDisk creates keys. For each it prints a line with the status and the ID, or the error body.
 func fillDisk(t *testing.T, path string) {
 	api, err := storageapi.NewHandler(storageapi.Config{Path: path})
 	if err != nil {
@@ -129,8 +129,8 @@ func fillDisk(t *testing.T, path string) {
 }
 
 // TestFullDiskDuringDelivery publishes until the disk is full, delivers while no result can be
-// recorded, and then frees space. All acknowledged events must be delivered once, and rejected
-// events can be published again.
+// recorded, and then frees space. Afterwards every acknowledged event must be delivered once, and
+// events that were refused must be accepted when published again.
 func TestFullDiskDuringDelivery(t *testing.T) {
 	path, out := apart(t, deliverOnFullDisk)
 	api := newAPI(t, storageapi.Config{Path: path})
@@ -176,7 +176,7 @@ func deliverOnFullDisk(t *testing.T, path string) {
 		}
 		ids = append(ids, id)
 	}
-	limitFiles(t, 8<<10) // not enough for a page of data
+	limitFiles(t, 8<<10) // too little for a page of data
 	if publish("one-more") == nil {
 		t.Error("published on a full disk")
 	}

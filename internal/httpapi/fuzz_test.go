@@ -25,7 +25,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// checkRefusal checks that an error can be shown to a client.
+// checkRefusal checks that err is answered with 400 and that its text is fit for a client.
 func checkRefusal(t *testing.T, err error) {
 	t.Helper()
 	if brokenRule(err) == nil {
@@ -56,8 +56,8 @@ func FuzzExpiry(f *testing.F) {
 	})
 }
 
-// checkStrict checks how encoding/json, which is lenient, decodes an accepted body: it must be an
-// object that contains each field under exactly its name.
+// checkStrict checks that encoding/json, which is less strict, decodes an accepted body to an
+// object with exactly the given field names.
 func checkStrict(t *testing.T, data []byte, fields ...string) {
 	t.Helper()
 	var object map[string]any
@@ -141,7 +141,8 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// anyone is a Verifier that accepts every key except the empty one, as the same caller.
+// anyone is a Verifier that accepts every key except the empty one and always returns the same
+// caller.
 type anyone auth.Principal
 
 func (p anyone) Verify(_ context.Context, token string) (auth.Principal, error) {
@@ -242,7 +243,7 @@ func checkAnswer(t *testing.T, response *http.Response, body []byte) {
 	}
 }
 
-// An accepted filter must be valid for the service and contain every given parameter.
+// An accepted filter must be valid for the service and use every given parameter.
 func FuzzKeyFilter(f *testing.F) {
 	for _, seed := range []string{
 		"name=deploy&scope=files:read&scope=account%3Aread&unusedSince=2026-01-31", "name=%ff", "name=", "name=a&name=b",

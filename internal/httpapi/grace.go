@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// How long a replaced key value or webhook secret stays valid after a rotation.
+// Grace periods, during which a replaced key value or webhook secret stays valid after a rotation.
 const (
 	defaultGrace = 24 * time.Hour
 	maxGrace     = 365 * 24 * time.Hour

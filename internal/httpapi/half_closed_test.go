@@ -18,9 +18,9 @@ import (
 )
 
 // TestHalfClosedConnections sends requests from clients that close their half of the connection
-// after the request. They must get a response, although net/http then ends the request's context.
-// This applies to the API, to routes behind Require and to the dashboard, before every step of the
-// store.
+// after the request. net/http then ends the request's context, but the clients must still get a
+// response. The test covers the API, routes behind Require, and the dashboard. The context ends
+// before any call of the store.
 func TestHalfClosedConnections(t *testing.T) {
 	faults, log := newFaulty(), new(testlog.Book)
 	api := newAPI(t, storageapi.Config{Store: faults, Logger: log.Logger()})
@@ -34,7 +34,7 @@ func TestHalfClosedConnections(t *testing.T) {
 	mux.Handle("GET /v2/environments", api.Auth.Require(scopes.EnvironmentsRead, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "[]")
 	})))
-	// Each step of the store waits until the request's own context has ended.
+	// Each call of the store waits until the request's own context has ended.
 	var ended atomic.Pointer[<-chan struct{}]
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		done := r.Context().Done()

@@ -21,10 +21,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// anyWebhook has a receiver that is nowhere.
+// anyWebhook has a receiver that does not exist.
 var anyWebhook = webhooks.CreateParams{URL: "https://receiver.invalid", Events: alerts.EventTypes()}
 
-// A held request has sent its header and the first byte of its body.
+// A held request is one of which only the header and the first byte of the body have been sent.
 type held struct {
 	*host
 	method string
@@ -33,8 +33,8 @@ type held struct {
 	answer chan *http.Response
 }
 
-// hold sends a request without the rest of its body. It returns once the store was queried for the
-// key.
+// hold sends the start of a request, without the rest of its body. It returns once the API has read
+// the key from the store.
 func (h *host) hold(client *http.Client, faults *faulty, method, path, token, body string) *held {
 	h.Helper()
 	reader, writer := io.Pipe()
@@ -72,7 +72,7 @@ func (r *held) finish() reply {
 	return read(r, r.method, response)
 }
 
-// next returns a channel that is closed at the next call of the method.
+// next returns a channel that is closed when the method is called next.
 func (f *faulty) next(method string) <-chan struct{} {
 	called := make(chan struct{})
 	var once sync.Once
@@ -85,7 +85,7 @@ func (f *faulty) next(method string) <-chan struct{} {
 	return called
 }
 
-// protocols runs a test with HTTP/1.1 and with HTTP/2.
+// protocols runs a test once with HTTP/1.1 and once with HTTP/2.
 func protocols(t *testing.T, test func(t *testing.T, h *host, client *http.Client, faults *faulty)) {
 	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(version, func(t *testing.T) {
@@ -109,7 +109,7 @@ func protocols(t *testing.T, test func(t *testing.T, h *host, client *http.Clien
 	}
 }
 
-// The request must also be rejected if only the value that it carries is invalidated.
+// The request must also be refused if only the value that it carries becomes invalid.
 func TestHeldRequest_KeyDeletedWhileBodyArrives_IsRefused(t *testing.T) {
 	protocols(t, func(t *testing.T, h *host, client *http.Client, faults *faulty) {
 		unauthorized := httptest.NewRecorder()
@@ -160,8 +160,8 @@ func TestHeldRequest_KeyDeletedWhileBodyArrives_IsRefused(t *testing.T) {
 	})
 }
 
-// The test holds requests open while their value is replaced. The value remains valid for its grace
-// period.
+// The test holds requests open while a rotation replaces their value, which stays valid for its
+// grace period.
 func TestHeldRequest_ValueReplaced_StaysValidForGracePeriod(t *testing.T) {
 	protocols(t, func(t *testing.T, h *host, client *http.Client, faults *faulty) {
 		for _, request := range []struct{ method, path, body string }{
@@ -184,7 +184,7 @@ func TestHeldRequest_ValueReplaced_StaysValidForGracePeriod(t *testing.T) {
 	})
 }
 
-// The key changes between the recheck and the write.
+// The caller's key changes between the recheck and the write.
 func TestWrites_CallersKeyChangesAfterRecheck_AreRefused(t *testing.T) {
 	faults := newFaulty()
 	h := serve(t, storageapi.Config{Store: faults})
@@ -212,7 +212,7 @@ func TestWrites_CallersKeyChangesAfterRecheck_AreRefused(t *testing.T) {
 		{"UpdateKey", "PATCH", keysPath + "/self", `{"name":"b"}`, rotate(time.Hour), 403, "FORBIDDEN"},
 		{"UpdateKey", "PATCH", keysPath + "/self", `{"name":"b"}`, remove, 404, "NOT_FOUND"},
 		{"DeleteKey", "DELETE", keysPath + "/self", "", rotate(0), 401, "UNAUTHORIZED"},
-		{"DeleteKey", "DELETE", keysPath + "/self", "", rotate(time.Hour), 204, ""}, // any value of the key can delete it
+		{"DeleteKey", "DELETE", keysPath + "/self", "", rotate(time.Hour), 204, ""}, // any value of a key can delete the key
 	} {
 		id, token := h.key(alice, allScopes()...)
 		var done bool
@@ -263,8 +263,8 @@ func TestRecheck_KeyDeletedDuringHostsUpload_IsRefused(t *testing.T) {
 	}
 }
 
-// TestWriterWithoutDeadlines mounts the API behind a middleware that hides the methods of the
-// server's writer. This must be logged once, and keys must be checked again nevertheless.
+// TestWriterWithoutDeadlines mounts the API behind middleware that hides the deadline methods of
+// the server's ResponseWriter. The API must log this once, and it must still verify keys again.
 func TestWriterWithoutDeadlines(t *testing.T) {
 	faults := newFaulty()
 	var log bytes.Buffer
@@ -285,7 +285,7 @@ func TestWriterWithoutDeadlines(t *testing.T) {
 	}
 }
 
-// state returns the parts of the account that requests can change.
+// state returns a text with everything in the account that requests can change.
 func (h *host) state(account string) string {
 	h.Helper()
 	var all strings.Builder

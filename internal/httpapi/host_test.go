@@ -23,7 +23,7 @@ import (
 const (
 	keysPath     = "/v2/api-keys"
 	webhooksPath = "/v2/notifications/webhooks"
-	someULID     = "01JZ5T3K9QWERTYASDFGHZXCVB" // does not exist
+	someULID     = "01JZ5T3K9QWERTYASDFGHZXCVB" // belongs to no object
 	alice        = "acct_alice"
 	bob          = "acct_bob"
 )
@@ -56,14 +56,14 @@ func newAPI(t testing.TB, config storageapi.Config) *storageapi.Handler {
 	return api
 }
 
-// serve returns a host that serves only the API, without a router.
+// serve returns a host that serves the API directly, without a router.
 func serve(t testing.TB, config storageapi.Config) *host {
 	t.Helper()
 	api := newAPI(t, config)
 	return mount(t, api, api)
 }
 
-// mount returns a host that serves root.
+// mount returns a host whose HTTP server serves root.
 func mount(t testing.TB, api *storageapi.Handler, root http.Handler) *host {
 	t.Helper()
 	server := httptest.NewServer(root)
@@ -71,7 +71,7 @@ func mount(t testing.TB, api *storageapi.Handler, root http.Handler) *host {
 	return &host{t, api, server.URL}
 }
 
-// key creates a key in Go that never expires.
+// key creates, in Go, a key that never expires.
 func (h *host) key(account string, members ...scopes.Scope) (id, token string) {
 	return h.expiringKey(account, time.Time{}, members...)
 }
@@ -102,7 +102,7 @@ func allScopes() []scopes.Scope {
 	return list
 }
 
-// A reply is a whole response.
+// A reply is a response, including its body.
 type reply struct {
 	testing.TB
 	status int
@@ -110,7 +110,7 @@ type reply struct {
 	body   string
 }
 
-// do sends a request; a body is sent as JSON.
+// do sends a request. It sends a body as JSON.
 func (h *host) do(method, path, token, body string, changes ...func(*http.Request)) reply {
 	h.Helper()
 	var reader io.Reader
@@ -130,7 +130,7 @@ func (h *host) do(method, path, token, body string, changes ...func(*http.Reques
 	for _, change := range changes {
 		change(r)
 	}
-	response, err := http.DefaultTransport.RoundTrip(r) // does not follow redirects
+	response, err := http.DefaultTransport.RoundTrip(r) // RoundTrip does not follow redirects
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func (h *host) raw(lines ...string) reply {
 	return read(h, method, response)
 }
 
-// read reads a response, and checks the rules that apply to all responses.
+// read reads a response and checks the rules that all responses must follow.
 func read(t testing.TB, method string, response *http.Response) reply {
 	t.Helper()
 	defer response.Body.Close()
@@ -188,7 +188,7 @@ func read(t testing.TB, method string, response *http.Response) reply {
 	return got
 }
 
-// An errorBody is the body of an error.
+// An errorBody is the body of an error response.
 type errorBody struct {
 	Error struct {
 		Code           string   `json:"code"`
@@ -198,8 +198,8 @@ type errorBody struct {
 	} `json:"error"`
 }
 
-// checkErrorShape checks that the body is an errorBody without other fields: with "field" if and
-// only if the request is invalid, and with "requiredScopes" only if it is forbidden.
+// checkErrorShape checks that the body is an errorBody without other fields. It must have "field"
+// if and only if the request is invalid, and "requiredScopes" only if the request is forbidden.
 func checkErrorShape(t testing.TB, body []byte) {
 	t.Helper()
 	var whole errorBody
@@ -213,7 +213,7 @@ func checkErrorShape(t testing.TB, body []byte) {
 	}
 }
 
-// want checks the status and, for an error, the code. It returns the reply.
+// want checks the status and, for an error response, the code. It returns the reply.
 func (r reply) want(status int, code string) reply {
 	r.Helper()
 	if r.status != status || r.status >= 400 && r.code() != code {
@@ -239,7 +239,7 @@ func (r reply) failure() (body errorBody) {
 	return body
 }
 
-// object decodes the body with any fields.
+// object decodes the body as a JSON object.
 func (r reply) object() map[string]any {
 	r.Helper()
 	var object map[string]any
@@ -249,7 +249,7 @@ func (r reply) object() map[string]any {
 	return object
 }
 
-// text returns a field of the body that is a string.
+// text returns a string field of the body.
 func (r reply) text(field string) string {
 	r.Helper()
 	text, ok := r.object()[field].(string)
@@ -259,7 +259,7 @@ func (r reply) text(field string) string {
 	return text
 }
 
-// A clock is the clock of a service.
+// A clock is the clock of a key service.
 type clock struct{ *testclock.Clock }
 
 func newClock() clock {

@@ -1,5 +1,5 @@
-// Package httpapi implements the HTTP API of the services. It decodes requests, calls
-// the services, and encodes the results.
+// Package httpapi implements the HTTP API on top of the services. It decodes requests, calls the
+// services, and encodes the results.
 //
 // # Request processing
 //
@@ -8,14 +8,14 @@
 // size (413), syntax and values (400), authority over the specific target (403), and the
 // state (404, 409, 412).
 //
-// The body must arrive within 30 s. Because that may take long, the key is verified again,
-// bypassing caches, after the body has been read (401, 403) and before a deletion. Changes
-// of the caller's own key, and creations, check in the same step as the change that the
-// caller's value is unchanged.
+// The body must arrive within 30 s. In that time the key may change, so it is verified again,
+// bypassing caches, after the body has been read (401, 403) and before a deletion. When a request
+// changes the caller's own key or creates an object, the transaction of the change also checks that
+// the caller's value is still the same.
 //
-// A handler binds the request ([call.bind]), calls the service, and shows the result. It
-// does not check authority itself. It passes the service a condition (If), which the
-// service calls between validation and storing.
+// A handler binds the request ([call.bind]), calls the service, and encodes the result. It does not
+// check authority itself. It passes the service a condition (If), which the service calls after
+// validating the request and before storing the change.
 //
 // [routes] lists all routes; errors.go is the only place that maps errors to statuses.
 package httpapi
@@ -45,7 +45,7 @@ type Config struct {
 	Alerts   *alerts.AlertService
 	Auth     *auth.Authenticator
 
-	// Audit is the audit log. Attribute returns a request's context, extended to attribute
+	// Audit is the audit log. Attribute returns a copy of a request's context that attributes
 	// changes to the actor.
 	Audit     *audit.Service
 	Attribute func(*http.Request, audit.Actor) context.Context
@@ -57,18 +57,18 @@ type Config struct {
 	Authorize auth.Authorize
 
 	// Logger receives failures, and one warning if request bodies have no time limit. All other
-	// lines are at debug level. Default: slog.Default().
+	// lines have debug level. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// An api answers the requests that carry a live key.
+// An api answers the requests that carry a valid key.
 type api struct {
 	keys      *apikeys.KeyService
 	webhooks  *webhooks.WebhookService
 	guard     *auth.Authenticator
 	alerts    *alerts.AlertService
 	authorize auth.Authorize
-	refusals  map[auth.Action]string // messages of a 403; nil for the host's own policy
+	refusals  map[auth.Action]string // 403 messages; nil if the host has a policy of its own
 
 	eventScopes scopes.Set // read scopes of all event types
 
@@ -77,7 +77,7 @@ type api struct {
 
 	log       *slog.Logger
 	router    router
-	unbounded sync.Once // logs that request bodies have no time limit
+	unbounded sync.Once // logs only once that request bodies have no time limit
 }
 
 // New returns the handler of all routes, guarded by config.Auth. It answers unknown paths
@@ -107,7 +107,7 @@ func New(config Config) (http.Handler, error) {
 	if a.router, err = newRouter(under(config.Prefix, a.routes())); err != nil {
 		return nil, err
 	}
-	// The routes answer soon, and a key that deletes itself gets its answer.
+	// The routes answer quickly, and a key that deletes itself must still get the response.
 	return config.Auth.Handler(a, auth.OutlivesKey()), nil
 }
 
@@ -123,10 +123,11 @@ type call struct {
 	query url.Values // the parameters, all known to the route
 }
 
-// Context returns the context for processing, instead of the request's own.
+// Context returns the context in which to process the request. It hides the Context method of
+// Request.
 func (c *call) Context() context.Context { return c.ctx }
 
-// ServeHTTP answers a request with a verified key.
+// ServeHTTP answers a request whose key the guard has verified.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Caches do not treat Api-Key as a credential, unlike Authorization, and some responses
 	// contain secrets.
@@ -179,8 +180,8 @@ func (a *api) answer(c *call) (done answer, err error) {
 	return done, err
 }
 
-// recheck verifies the caller's key again. If the key has changed, it also checks the
-// route's action again.
+// recheck verifies the caller's key again. If the result differs, it also checks again whether the
+// caller may perform the route's action.
 func (a *api) recheck(c *call) error {
 	now, err := auth.Recheck(c.Context())
 	if err != nil {
@@ -194,14 +195,15 @@ func (a *api) recheck(c *call) error {
 	return a.permit(c, nil)
 }
 
-// credential returns the request's key value as a credential for a change.
+// credential returns the key value of the request as a credential for a change.
 func (a *api) credential(c *call) auth.Credential {
 	return a.keys.Credential(c.Context(), a.guard.Token(c.Request), c.caller)
 }
 
-// permitNow is permit for a target that is about to change, with the key's current state.
+// permitNow is like permit, but uses the current state of the caller's key. Call it just before a
+// change of target.
 func (a *api) permitNow(c *call, target *auth.Target) error {
-	if c.route.body == noBody { // otherwise answer has rechecked it after reading the body
+	if c.route.body == noBody { // for other routes, answer has already rechecked the key
 		if err := a.recheck(c); err != nil {
 			return err
 		}
@@ -209,8 +211,8 @@ func (a *api) permitNow(c *call, target *auth.Target) error {
 	return a.permit(c, target)
 }
 
-// permit checks whether the caller may perform the route's action: on the target, or
-// in general if target is nil.
+// permit checks whether the caller may perform the route's action on the target or, if target is
+// nil, on any target at all.
 func (a *api) permit(c *call, target *auth.Target) error {
 	if c.route.action == readSelf || c.route.action == revokeSelf {
 		return nil

@@ -15,10 +15,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A row is a row of another system's table of keys.
+// A row is a row in the key table of another system.
 type row struct{ account, value, hash, name string }
 
-// table returns a table with n keys of ten accounts.
+// table returns a table of n keys spread across ten accounts.
 func table(n int) []row {
 	rows := make([]row, n)
 	for i := range rows {
@@ -35,7 +35,7 @@ func moving(config storageapi.Config) storageapi.Config {
 	return config
 }
 
-// move imports a table like docs/migration.md.
+// move imports a table in the way that docs/migration.md describes.
 func move(t testing.TB, api *storageapi.Handler, rows []row) (imported, existed int) {
 	t.Helper()
 	byAccount := make(map[string][]apikeys.ImportedKey)
@@ -59,7 +59,7 @@ func move(t testing.TB, api *storageapi.Handler, rows []row) (imported, existed 
 	return imported, existed
 }
 
-// The test imports 10,000 keys of another system into a file that is closed and reopened in
+// The test imports 10,000 keys of another system into a file, and closes and reopens the file in
 // between. The keys must keep working over HTTP, and a stolen dump of the table must be useless.
 func TestImport_KeysOfAnotherSystem_KeepWorking(t *testing.T) {
 	path := t.TempDir() + "/storage.db"
@@ -68,7 +68,7 @@ func TestImport_KeysOfAnotherSystem_KeepWorking(t *testing.T) {
 	if imported, existed := move(t, api, rows[:6000]); imported != 6000 || existed != 0 {
 		t.Fatalf("%d imported, %d existed", imported, existed)
 	}
-	if err := api.Close(); err != nil { // import again, from the start
+	if err := api.Close(); err != nil { // then repeat the import from the start
 		t.Fatal(err)
 	}
 	h := serve(t, moving(storageapi.Config{Path: path}))
@@ -115,7 +115,7 @@ func TestImport_KeysOfAnotherSystem_KeepWorking(t *testing.T) {
 	h.do("DELETE", key, rotated, "").want(204, "")
 }
 
-// The test imports a webhook, which must keep its secret.
+// The test imports a webhook. The webhook must keep its secret.
 func TestImport_Webhook_KeepsSecret(t *testing.T) {
 	api := newAPI(t, newClock().config())
 	secret, err := signing.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")

@@ -90,7 +90,7 @@ func TestRotateKey(t *testing.T) {
 		}
 	}
 
-	// After another rotation, two of three values are valid.
+	// After another rotation, two of the three values are valid.
 	third := rotate(`{"graceSeconds":60}`).text("key")
 	use(first, 401)
 	use(second, 200)
@@ -151,7 +151,7 @@ func TestRotateKey_GracePeriodBeyondExpiry_EndsWithKey(t *testing.T) {
 
 func codeOf(status int) string { return map[int]string{401: "UNAUTHORIZED"}[status] }
 
-// TestKeyIfMatch changes keys with If-Match.
+// TestKeyIfMatch sends If-Match with each kind of change to a key.
 func TestKeyIfMatch(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
@@ -160,7 +160,7 @@ func TestKeyIfMatch(t *testing.T) {
 	path := keysPath + "/" + id
 	tag := func() string { return h.do("GET", path, admin, "").want(200, "").header.Get("ETag") }
 
-	// Uses and passing time must not change the tag.
+	// Neither uses of the key nor the passing of time may change the tag.
 	first := tag()
 	h.do("GET", keysPath, token, "").want(403, "FORBIDDEN")
 	c.Add(time.Hour)
@@ -199,7 +199,7 @@ func TestKeyIfMatch(t *testing.T) {
 	h.do("PATCH", path, admin, `{"name":"e"}`, ifMatch("*")).want(404, "NOT_FOUND")
 }
 
-// The test sends concurrent changes that conflict.
+// The test sends conflicting changes concurrently.
 func TestKeyIfMatch_ConcurrentChanges_OneSucceeds(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)
@@ -239,7 +239,7 @@ func TestKeyIfMatch_ConcurrentChanges_OneSucceeds(t *testing.T) {
 			t.Errorf("a deletion and a change of one state: %v", got)
 		}
 
-		// Without a condition every change succeeds, except those made after the deletion.
+		// Without If-Match, every change succeeds except those made after the deletion.
 		id, _ = h.key(alice, scopes.FilesRead)
 		path = keysPath + "/" + id
 		got = atOnce(6, func(i int) reply {

@@ -21,8 +21,8 @@ func (a *api) listKeys(c *call) (answer, error) {
 	return showList(page.Keys, page.Next, viewKeyRead)
 }
 
-// parseKeyQuery parses the page and the optional filters name (a part of the name), scope
-// (repeatable) and unusedSince.
+// parseKeyQuery parses the page parameters and the optional filters name (a part of the name),
+// scope (repeatable) and unusedSince.
 func parseKeyQuery(values url.Values, known *scopes.Vocabulary) (query apikeys.KeyQuery, err error) {
 	if query.After, query.Limit, err = parsePage(values, id.Key); err != nil {
 		return query, err

@@ -34,7 +34,8 @@ type keyReadView struct {
 	UnknownScopes []string      `json:"unknownScopes,omitempty"` // scopes of the key that are no longer declared
 }
 
-// A previousView describes the value before the last rotation, while it is valid.
+// A previousView describes the value before the last rotation. Responses contain it while that
+// value is valid.
 type previousView struct {
 	Hint       *string   `json:"hint"`
 	ExpiresAt  timestamp `json:"expiresAt"`
@@ -59,7 +60,7 @@ func viewKeyRead(key apikeys.Key) keyReadView {
 	return view
 }
 
-// showKey answers with a key, and with its new value unless that is empty.
+// showKey answers with a key, and with its new value if value is not empty.
 func showKey(key apikeys.Key, value string) (answer, error) {
 	view := viewKeyRead(key)
 	view.Key = value
@@ -76,7 +77,7 @@ func (a *api) createKey(c *call) (answer, error) {
 		return answer{}, err
 	}
 	value := token.Reveal()
-	if value == "" { // an earlier request created it
+	if value == "" { // an earlier request created the key
 		return showKey(key, "")
 	}
 	view := viewKey(key)
@@ -92,7 +93,7 @@ func (a *api) getKey(c *call) (answer, error) {
 	return showKey(key, "")
 }
 
-// A selfView describes the key of the request and the value that it was sent with.
+// A selfView describes the key of the request and the value that the request carries.
 type selfView struct {
 	ID        string     `json:"id"`
 	Name      string     `json:"name"`
@@ -102,11 +103,11 @@ type selfView struct {
 	Replaced  bool       `json:"replaced"`
 }
 
-// getSelf answers any valid key, regardless of its scopes.
+// getSelf returns the caller's own key, which needs no scope.
 func (a *api) getSelf(c *call) (answer, error) {
 	value, err := a.keys.Lookup(c.Context(), a.guard.Token(c.Request))
 	switch {
-	case errors.Is(err, apierr.ErrNotFound), err == nil && !value.Live: // changed after it was verified
+	case errors.Is(err, apierr.ErrNotFound), err == nil && !value.Live: // the value changed after it was verified
 		return answer{}, auth.ErrUnauthorized
 	case err != nil:
 		return answer{}, err
@@ -116,10 +117,10 @@ func (a *api) getSelf(c *call) (answer, error) {
 	})
 }
 
-// revokeSelf revokes the value that the request was sent with.
+// revokeSelf revokes the key value that the request carries.
 func (a *api) revokeSelf(c *call) (answer, error) {
 	_, err := a.keys.RevokeValue(c.Context(), a.guard.Token(c.Request))
-	if errors.Is(err, apierr.ErrNotFound) { // changed after it was verified
+	if errors.Is(err, apierr.ErrNotFound) { // the value changed after it was verified
 		return answer{}, auth.ErrUnauthorized
 	}
 	if err != nil {

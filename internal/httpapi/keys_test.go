@@ -61,7 +61,7 @@ func TestKeyLife(t *testing.T) {
 	h.do("GET", keysPath, token, "").want(401, "UNAUTHORIZED")
 }
 
-// TestCreateKeyFields checks each field of the body while all others are valid.
+// TestCreateKeyFields tests values of each body field while all other fields are valid.
 func TestCreateKeyFields(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)
@@ -144,7 +144,7 @@ func TestExpiry_AtTheInstant_IsUnauthorized(t *testing.T) {
 	h.do("GET", keysPath, token, "").want(401, "UNAUTHORIZED")
 }
 
-// TestLists reads whole lists of keys and webhooks.
+// TestLists reads complete lists of keys and of webhooks.
 func TestLists(t *testing.T) {
 	h := serve(t, newClock().config())
 	first, reader := h.key(alice, scopes.AccountRead)
@@ -174,7 +174,7 @@ func TestLists(t *testing.T) {
 	cursor := h.do("GET", keysPath+"?limit=1", reader, "").text("nextCursor")
 	h.do("GET", webhooksPath+"?cursor="+cursor, reader, "").want(400, "VALIDATION_ERROR")
 
-	// A cursor must remain valid after the deletion of its item.
+	// A cursor must stay valid even if the item that it was made from is deleted.
 	if err := h.api.Keys.Delete(t.Context(), alice, keys[0], apikeys.DeleteParams{}); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// walk returns the IDs of a whole list, read page by page, and the number of pages.
+// walk reads a complete list page by page. It returns the IDs and the number of pages.
 func (h *host) walk(path, token, query string) (ids []string, pages int) {
 	h.Helper()
 	for cursor := ""; ; {

@@ -17,15 +17,15 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestMain fails if a goroutine is left running after all tests.
+// TestMain fails if a goroutine is still running after all tests.
 func TestMain(m *testing.M) {
 	testdir.InMemory()
 	goleak.VerifyTestMain(m)
 }
 
 // TestCloseDuringPublish closes a Handler while events are published and delivered. Each Publish
-// must succeed or report that the file is closed. The next Handler on the file must deliver all
-// acknowledged events, and no goroutine may be left running.
+// must succeed or report that the file is closed. A new Handler for the file must deliver all
+// acknowledged events, and no goroutine may stay behind.
 func TestCloseDuringPublish(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	r := newReceiver(t)

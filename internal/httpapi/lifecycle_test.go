@@ -49,11 +49,11 @@ func TestNewHandler_InvalidConfig_ReturnsError(t *testing.T) {
 			}
 		})
 	}
-	// Everything opened before the failure must be closed again.
+	// NewHandler must have closed everything that it opened before the failure.
 	newAPI(t, storageapi.Config{Path: path})
 }
 
-// TestPath closes a file and reopens it.
+// TestPath opens a file, closes it, and opens it again.
 func TestPath(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	h := serve(t, storageapi.Config{Path: path})
@@ -72,7 +72,7 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// Close closes only the store that the Handler has opened.
+// Close must close the store only if the Handler opened it.
 func TestClose_HostsStore_StaysOpen(t *testing.T) {
 	store := memory.New()
 	api := newAPI(t, storageapi.Config{Store: store})
@@ -154,7 +154,7 @@ func TestRunAndClose(t *testing.T) {
 	})
 }
 
-// TestLogger checks that all parts log to Config.Logger, or to slog.Default without it.
+// TestLogger checks that all parts log to Config.Logger, or to slog.Default if it is not set.
 func TestLogger(t *testing.T) {
 	for _, byDefault := range []bool{false, true} {
 		faults, log := newFaulty(), new(testlog.Book)

@@ -12,12 +12,12 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A leaked key that repeatedly creates and deletes with new idempotency keys must leave idempotency
-// keys for the account's owner and the dashboard.
+// A leaked key that repeatedly creates and deletes objects with new idempotency keys must leave
+// idempotency keys for the account's owner and the dashboard.
 func TestIdempotencyKeys_LimitedKeyUsesUpItsShare_OthersCreate(t *testing.T) {
 	c := newClock()
 	config := c.config()
-	config.Keys.MaxPerAccount = 8 // 80 idempotency keys of API keys, 40 of limited keys
+	config.Keys.MaxPerAccount = 8 // 80 idempotency keys for API keys, 40 for limited keys
 	h := serve(t, config)
 	admin := h.admin(alice)
 	_, value := h.key(alice, scopes.FilesRead)
@@ -41,7 +41,7 @@ func TestIdempotencyKeys_LimitedKeyUsesUpItsShare_OthersCreate(t *testing.T) {
 		create(admin).want(201, "")
 	}
 	create(admin).want(429, "RATE_LIMIT_EXCEEDED")
-	for i := range 80 { // like the dashboard
+	for i := range 80 { // as the dashboard does
 		key, _, err := h.api.Keys.Create(t.Context(), alice, apikeys.CreateParams{Name: "a", Scopes: scopes.Of(scopes.FilesRead), IdempotencyKey: fmt.Sprint("form-", i)})
 		if err != nil {
 			t.Fatalf("creation %d by the host: %v, want none", i, err)
@@ -50,11 +50,11 @@ func TestIdempotencyKeys_LimitedKeyUsesUpItsShare_OthersCreate(t *testing.T) {
 	}
 }
 
-// After the deletion of the key, others must be able to create at once instead of a day later.
+// Once the leaked key is deleted, others must be able to create at once, not only a day later.
 func TestIdempotencyKeys_KeyDeleted_AreReleased(t *testing.T) {
 	c := newClock()
 	config := c.config()
-	config.Webhooks = webhooks.Config{MaxPerAccount: 4, Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}} // 20 idempotency keys of limited keys
+	config.Webhooks = webhooks.Config{MaxPerAccount: 4, Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}} // 20 idempotency keys for limited keys
 	h := serve(t, config)
 	admin := h.admin(alice)
 	leaked, value := h.key(alice, scopes.AccountRead)
@@ -79,8 +79,8 @@ func TestIdempotencyKeys_KeyDeleted_AreReleased(t *testing.T) {
 	}
 }
 
-// A leaked key must not use up the keys of its account, even through the keys that it creates. Keys
-// of other creators count, too.
+// A leaked key must not use up the key limit of its account, not even through the keys that it
+// creates. Keys that others have created count toward the limit.
 func TestKeys_LimitedKey_CreatesHalf(t *testing.T) {
 	c := newClock()
 	config := c.config()
@@ -108,7 +108,7 @@ func TestKeys_LimitedKey_CreatesHalf(t *testing.T) {
 	}
 }
 
-// A leaked key must not use up the webhooks of its account.
+// A leaked key must not use up the webhook limit of its account.
 func TestWebhooks_LimitedKey_CreatesHalf(t *testing.T) {
 	c := newClock()
 	config := c.config()

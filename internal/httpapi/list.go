@@ -15,7 +15,7 @@ import (
 const (
 	defaultLimit  = 20
 	maxLimit      = 100
-	maxParameters = 200 // per query; more than there are event types, scopes or actions to repeat
+	maxParameters = 200 // per query; more than there are repeatable event types, scopes or actions
 )
 
 // A listView is a page of a list. NextCursor is null at the end of the list.
@@ -25,8 +25,8 @@ type listView struct {
 	HasMore    bool    `json:"hasMore"`
 }
 
-// showList answers with a page of a list. next is the content of the next page's cursor,
-// or empty if there is none.
+// showList answers with a page of a list. next becomes the cursor of the next page; empty means
+// that this is the last page.
 func showList[T, V any](items []T, next string, view func(T) V) (answer, error) {
 	part := listView{Data: []any{}, HasMore: next != ""}
 	for _, item := range items {
@@ -39,7 +39,8 @@ func showList[T, V any](items []T, next string, view func(T) V) (answer, error) 
 	return ok(part)
 }
 
-// parsePage parses the optional parameters limit and cursor.
+// parsePage parses the optional parameters limit and cursor. The cursor must name an ID of this
+// kind.
 func parsePage(values url.Values, kind string) (after string, limit int, err error) {
 	limit, err = parseLimit(values)
 	if err != nil {
@@ -56,9 +57,9 @@ func parsePage(values url.Values, kind string) (after string, limit int, err err
 
 var errCursor = invalid("cursor", "must be a single unmodified nextCursor of this list; omit it to start with the newest")
 
-// parseQuery parses the parameters of a request. It rejects unknown names, because a misspelt
-// filter must not list everything. It counts the parameters before parsing, so that the cost of
-// a query is bounded.
+// parseQuery parses the parameters of a request. It rejects unknown names, because otherwise a
+// misspelt filter would list everything. To bound the cost of a query, it counts the parameters
+// before parsing them.
 func parseQuery(query string, names []string) (url.Values, error) {
 	if strings.Count(query, "&") >= maxParameters {
 		return nil, invalid("query", fmt.Sprintf("must have at most %d parameters", maxParameters))
@@ -85,15 +86,15 @@ func parseLimit(values url.Values) (int, error) {
 	if !given {
 		return defaultLimit, nil
 	}
-	limit, err := strconv.ParseUint(texts[0], 10, 8) // takes no sign
+	limit, err := strconv.ParseUint(texts[0], 10, 8) // ParseUint accepts no sign
 	if err != nil || len(texts) > 1 || limit < 1 || limit > maxLimit {
 		return 0, invalid("limit", "must be a single whole number from 1 to 100")
 	}
 	return int(limit), nil
 }
 
-// encodeCursor returns the cursor for the last item's position. The encoding discourages
-// clients from building their own cursors.
+// encodeCursor returns a cursor that continues after the given position. It is encoded to
+// discourage clients from building cursors themselves.
 func encodeCursor(last string) string { return base64.RawURLEncoding.EncodeToString([]byte(last)) }
 
 // parseCursor decodes a cursor made by encodeCursor. It rejects other encodings of the same ID.

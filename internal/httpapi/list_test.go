@@ -18,7 +18,7 @@ func parsedPage(query string) (after string, limit int, err error) {
 	return parsePage(values, id.Key)
 }
 
-// parsed calls parse with the parameters of a query, and allows any parameter names.
+// parsed parses a query, which may have any parameter names, and calls parse with the parameters.
 func parsed[T any](query string, parse func(url.Values) (T, error)) (result T, err error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -59,7 +59,7 @@ func TestParsePage_Invalid_ReturnsError(t *testing.T) {
 		{"limit=1.0", "limit"},
 		{"limit=1e1", "limit"},
 		{"limit=0x10", "limit"},
-		{"limit=+1", "limit"}, // a space
+		{"limit=+1", "limit"}, // "+" means a space
 		{"limit=99999999999999999999", "limit"},
 		{"limit=1&limit=1", "limit"},
 		{"cursor=", "cursor"},

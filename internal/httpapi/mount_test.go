@@ -56,7 +56,7 @@ func TestMountUnderPrefix(t *testing.T) {
 	h.checkLocation("/outer/inner")
 	h.do("GET", keysPath, h.admin(alice), "", func(r *http.Request) { r.URL.Path = "/storage" + keysPath }).want(200, "")
 
-	// A proxy may send the absolute form.
+	// A proxy may send the absolute form of the URL.
 	made := h.raw("POST http://example.com/storage"+keysPath+"? HTTP/1.1", "Host: example.com", "Connection: close",
 		"Api-Key: "+h.admin(alice), "Content-Type: application/json", "Content-Length: 36", "", newKey).want(201, "")
 	if got, want := made.header.Get("Location"), "/storage"+keysPath+"/"+made.text("id"); got != want {
@@ -64,8 +64,8 @@ func TestMountUnderPrefix(t *testing.T) {
 	}
 }
 
-// The API must be at the configured prefix and nowhere else, even if the host strips another
-// prefix.
+// The API must be served under the configured prefix and nowhere else, even if the host strips
+// another prefix.
 func TestPrefix(t *testing.T) {
 	for _, prefix := range []string{"/api/v1", "/a", "/v2/v2", "/~x/a:b@c;d=e!$&'()*+,-._", "/"} {
 		at := strings.TrimSuffix(prefix, "/")
@@ -114,7 +114,7 @@ func TestPrefix_Invalid_IsRejected(t *testing.T) {
 	}
 }
 
-// TestMountWithoutCleaning sends paths that a ServeMux would clean.
+// TestMountWithoutCleaning requests paths that a ServeMux would clean.
 func TestMountWithoutCleaning(t *testing.T) {
 	h := serve(t, newClock().config())
 	h.checkLocation("")
@@ -171,8 +171,8 @@ func TestMountWithoutCleaning(t *testing.T) {
 	}
 }
 
-// TestMountBehindRewriting checks that a Location never leads to another host, even if a router
-// rewrites the path before.
+// TestMountBehindRewriting checks that a Location never leads to another host, even if a router has
+// rewritten the path.
 func TestMountBehindRewriting(t *testing.T) {
 	api := newAPI(t, newClock().config())
 	h := mount(t, api, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -14,15 +14,15 @@ import (
 	"unicode/utf8"
 )
 
-// A field is a named field that a request's JSON object may have.
+// A field is a field that the JSON object in a request may have.
 type field struct {
 	name     string
 	required bool
 	set      func(json.RawMessage) error
 }
 
-// A value is the type of a field: a string, an array of strings, a boolean, or a whole
-// number. JSON may write the number as 1.0 or 1e0. Numbers beyond ±maxWhole are set to that limit.
+// A value is the type of a field: a string, an array of strings, a boolean, or a whole number. JSON
+// may write the number as 1.0 or 1e0. Numbers beyond ±maxWhole are reduced to that limit.
 type value interface {
 	string | []string | int64 | bool
 }
@@ -39,7 +39,7 @@ func required[J value, T any](name string, target *T, parse func(J) (T, error)) 
 	}}
 }
 
-// optional returns a field that may be absent or null; both leave target unchanged.
+// optional returns a field that may be absent or null. In both cases target stays unchanged.
 func optional[J value, T any](name string, target *T, parse func(J) (T, error)) field {
 	f := required(name, target, parse)
 	set := f.set
@@ -53,7 +53,7 @@ func optional[J value, T any](name string, target *T, parse func(J) (T, error)) 
 	return f
 }
 
-// patch returns a field that may be absent, which leaves target nil, but not null.
+// patch returns a field that may be absent but not null. If it is absent, target stays nil.
 func patch[J value, T any](name string, target **T, parse func(J) (T, error)) field {
 	var value T
 	f := required(name, &value, parse)
@@ -69,17 +69,17 @@ func patch[J value, T any](name string, target **T, parse func(J) (T, error)) fi
 	return f
 }
 
-// patchSlice is patch for a slice, which stays nil if the field is absent.
+// patchSlice is like patch, but for a slice, which stays nil if the field is absent.
 func patchSlice[J value, T any](name string, target *[]T, parse func(J) ([]T, error)) field {
 	f := required(name, target, parse)
 	f.required = false
 	return f
 }
 
-// identity is a parse function for values that the service validates.
+// identity is the parse function for fields that the service validates.
 func identity[J value](value J) (J, error) { return value, nil }
 
-// nullablePatch is patch for a field that may be null, which sets the zero value.
+// nullablePatch is like patch, but also allows null, which sets the zero value.
 func nullablePatch[J value, T any](name string, target **T, parse func(J) (T, error)) field {
 	f := patch(name, target, parse)
 	set := f.set
@@ -93,17 +93,16 @@ func nullablePatch[J value, T any](name string, target **T, parse func(J) (T, er
 	return f
 }
 
-// decodeObject decodes one JSON object that has only the given fields, each at most
-// once. Unlike encoding/json it matches names exactly and rejects unknown fields,
-// because a misspelt expiresAt must not create a key that never expires. Validation
-// errors are [*requestError].
+// decodeObject decodes one JSON object that has only the given fields, each at most once. Unlike
+// encoding/json it matches names exactly and rejects unknown fields: otherwise a misspelt expiresAt
+// would create a key that never expires. Validation errors are [*requestError].
 func decodeObject(data []byte, fields ...field) error {
 	if err := checkJSON(data); err != nil {
 		return err
 	}
 	seen := make(map[string]bool)
 	decoder := json.NewDecoder(bytes.NewReader(data))
-	_, err := decoder.Token() // the opening brace, since checkJSON accepted data
+	_, err := decoder.Token() // the opening brace; checkJSON has accepted data
 	for err == nil && decoder.More() {
 		var name json.Token
 		var raw json.RawMessage
@@ -148,8 +147,8 @@ func names(fields []field) string {
 	return strings.Join(list, ", ")
 }
 
-// checkJSON checks that data is exactly one JSON object in UTF-8. The nesting depth
-// does not affect the stack.
+// checkJSON checks that data is exactly one JSON object in UTF-8. Its use of the stack does not
+// grow with the nesting depth.
 func checkJSON(data []byte) error {
 	const rule = "must be one JSON object"
 	if !utf8.Valid(data) {
@@ -171,13 +170,12 @@ func checkJSON(data []byte) error {
 	return nil
 }
 
-// loneSurrogate reports whether valid JSON has an escape that is half of a
-// surrogate pair. Such an escape is no character, and encoding/json would replace
-// it by U+FFFD.
+// loneSurrogate reports whether valid JSON has an escape for only one half of a surrogate pair.
+// Such an escape is not a character, and encoding/json would replace it by U+FFFD.
 func loneSurrogate(data []byte) bool {
 	const escape = len(`\u0000`)
 	for {
-		i := bytes.IndexByte(data, '\\') // found in strings only
+		i := bytes.IndexByte(data, '\\') // occurs only in strings
 		if i < 0 {
 			return false
 		}
@@ -196,8 +194,8 @@ func loneSurrogate(data []byte) bool {
 	}
 }
 
-// escaped returns the code unit of the \u escape at the start of data, or -1 if there
-// is none.
+// escaped returns the code unit of the \u escape at the start of data. If there is none, it returns
+// -1.
 func escaped(data []byte) rune {
 	if len(data) < len(`\u0000`) || data[0] != '\\' || data[1] != 'u' {
 		return -1
@@ -209,7 +207,7 @@ func escaped(data []byte) rune {
 	return rune(unit)
 }
 
-// maxWhole is the greatest whole number that a field can have. A float64 holds it exactly.
+// maxWhole is the largest whole number that a field can have. A float64 represents it exactly.
 const maxWhole = 999_999_999_999_999
 
 // parseJSON decodes a field's value, or returns an error if it has another type.
@@ -218,7 +216,7 @@ func parseJSON[J value](name string, raw json.RawMessage) (J, error) {
 	switch target := any(&value).(type) {
 	case *int64:
 		number, err := strconv.ParseFloat(string(raw), 64)
-		if err != nil && !errors.Is(err, strconv.ErrRange) { // number is then infinite, and is limited below
+		if err != nil && !errors.Is(err, strconv.ErrRange) { // number is infinite then, and is limited below
 			return value, invalid(name, "must be a whole number, not "+kind(raw))
 		}
 		if number != math.Trunc(number) {
@@ -254,7 +252,7 @@ func parseJSON[J value](name string, raw json.RawMessage) (J, error) {
 	return value, nil
 }
 
-// kind returns the type name of a JSON value, with its article.
+// kind returns the name of a JSON value's type, with its article.
 func kind(raw json.RawMessage) string {
 	switch raw[0] {
 	case '{':

@@ -66,7 +66,7 @@ func TestDecodeObject_Invalid_ReturnsError(t *testing.T) {
 	tests := []struct {
 		name string
 		body string
-		want string // the beginning of the error
+		want string // start of the error text
 	}{
 		{"nothing", ``, "body must be one JSON object; it is not valid JSON at byte 0"},
 		{"white space", ` `, "body must be one JSON object; it is not valid JSON at byte 1"},

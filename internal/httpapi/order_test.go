@@ -8,13 +8,13 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// TestOrderOfChecks sends requests that also fail all later checks. The first failing check must
-// determine the response.
+// TestOrderOfChecks sends requests that fail one check and also all later ones. The first check
+// that fails must determine the response.
 func TestOrderOfChecks(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)
-	_, narrow := h.key(alice, scopes.FilesRead)   // may create webhooks for files.expiring only
-	_, useless := h.key(alice, scopes.FilesWrite) // may create no webhooks
+	_, narrow := h.key(alice, scopes.FilesRead)   // may create webhooks only for files.expiring
+	_, useless := h.key(alice, scopes.FilesWrite) // may not create webhooks
 	other, _ := h.key(alice, scopes.SecretsRead)
 
 	mediaType := func(value string) func(*http.Request) {
@@ -148,7 +148,7 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// TestHead checks that HEAD returns the status and the headers of GET.
+// TestHead checks that HEAD returns the same status and headers as GET.
 func TestHead(t *testing.T) {
 	h := serve(t, newClock().config())
 	id, token := h.key(alice, scopes.AccountRead)
@@ -184,8 +184,8 @@ func TestSize(t *testing.T) {
 	h.do("POST", keysPath, admin, body(64<<10+1), chunked).want(413, "PAYLOAD_TOO_LARGE")
 	h.do("POST", keysPath, admin, body(10<<20), chunked).want(413, "PAYLOAD_TOO_LARGE")
 
-	// The server must not wait for a body whose declared size is too large. (net/http itself reads
-	// up to 256 KiB of it to keep the connection.)
+	// The API must not wait for a body whose declared size is too large. (net/http itself reads up
+	// to 256 KiB of it to keep the connection.)
 	headers := []string{"POST " + keysPath + " HTTP/1.1", "Host: x", "Api-Key: " + admin, "Content-Type: application/json"}
 	h.raw(append(headers, "Content-Length: 1000000", "", "")...).want(413, "PAYLOAD_TOO_LARGE")
 	h.raw(append(headers, "Content-Length: 65537", "Expect: 100-continue", "", "")...).want(413, "PAYLOAD_TOO_LARGE")

@@ -50,7 +50,7 @@ func TestOwnEvents(t *testing.T) {
 	if got := h.do("POST", webhooksPath, specified, body).want(403, auth.CodeForbidden).message(); !strings.Contains(got, "files:read for files.expiring, teams:read for teams.created, account:read for all others.") {
 		t.Errorf("the refusal says %s", got)
 	}
-	id := h.do("POST", webhooksPath, reader, body).want(201, "").text("id") // may read only teams
+	id := h.do("POST", webhooksPath, reader, body).want(201, "").text("id") // reads only team events
 	one := webhooksPath + "/" + id
 	h.do("POST", webhooksPath, reader, `{"url":"`+r.URL+`","events":["teams.created","balance.low"]}`).want(403, auth.CodeForbidden)
 	if got := h.do("POST", webhooksPath, all, `{"url":"`+r.URL+`","events":["teams.deleted"]}`).want(400, auth.CodeValidation).message(); !strings.Contains(got, `teams.created; unknown: "teams.deleted"`) {
@@ -68,7 +68,7 @@ func TestOwnEvents(t *testing.T) {
 	if diff := cmp.Diff([]any{"teams.created"}, h.do("GET", one, specified, "").want(200, "").object()["events"]); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	h.do("PATCH", one, reader, `{"active":false}`).want(403, auth.CodeForbidden) // its only scope is no longer declared
+	h.do("PATCH", one, reader, `{"active":false}`).want(403, auth.CodeForbidden) // the key's only scope is no longer declared
 	_, half := h.key(alice, scopes.AccountRead, scopes.FilesRead)
 	h.do("PATCH", one, half, `{"url":"`+r.URL+`/theirs"}`).want(403, auth.CodeForbidden)
 	h.do("PATCH", one, specified, `{"events":["teams.created","balance.low"]}`).want(200, "")
@@ -79,7 +79,7 @@ func TestOwnEvents(t *testing.T) {
 	h.await(one+"/deliveries/evt_1", all, delivered)
 	h.do("POST", one+"/deliveries/evt_1/redeliver", specified, "").want(202, "")
 	<-r.received
-	h.await(one+"/deliveries/evt_1", all, delivered) // a recovery of what was delivered finds it only then
+	h.await(one+"/deliveries/evt_1", all, delivered) // the recovery below finds only deliveries in this state
 	h.do("POST", one+"/recoveries", specified, `{"from":"2020-01-01T00:00:00Z","states":["delivered"]}`).want(202, "")
 	<-r.received
 	end()

@@ -27,7 +27,8 @@ var (
 	writeTeams = scopes.Declaration{Scope: teamsWrite, Description: "Change teams"}
 )
 
-// serveTeams returns a host on a file with its own route, which requires teams:read.
+// serveTeams returns a host with a file as its store and a route of its own that requires
+// teams:read.
 func serveTeams(t *testing.T, path string, declared ...scopes.Declaration) (h *host, end func()) {
 	t.Helper()
 	api, err := storageapi.NewHandler(storageapi.Config{Path: path, Scopes: declared})
@@ -49,7 +50,7 @@ func serveTeams(t *testing.T, path string, declared ...scopes.Declaration) (h *h
 	}
 }
 
-// TestOwnScopes declares a scope, withdraws it, and declares it again elsewhere in the list.
+// TestOwnScopes declares a scope, withdraws it, and declares it again at another place in the list.
 func TestOwnScopes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	h, end := serveTeams(t, path, readTeams, writeTeams)
@@ -72,8 +73,8 @@ func TestOwnScopes(t *testing.T) {
 	h.do("POST", keysPath+"/"+id+"/rotate", specified, "").want(403, auth.CodeForbidden)
 	end()
 
-	// Without declarations, only the scopes of docs/spec.md exist. The key keeps its scope, which
-	// grants nothing.
+	// Without declarations, only the scopes in docs/spec.md exist. The key keeps its own scope, but
+	// gains nothing from it.
 	h, end = serveTeams(t, path)
 	shown := h.do("GET", keysPath+"/"+id, all, "").want(200, "").object()
 	if diff := cmp.Diff([]any{"files:read"}, shown["scopes"]); diff != "" {
@@ -131,8 +132,8 @@ func TestNewHandler_ScopesDeclaredTwice_AreRejected(t *testing.T) {
 	}
 }
 
-// TestHideScopes hides scopes that a key already holds: it must keep working, and no new key can
-// have them.
+// TestHideScopes hides scopes that a key already holds. The key must keep working, but no new key
+// may have these scopes.
 func TestHideScopes(t *testing.T) {
 	config := storageapi.Config{Path: filepath.Join(t.TempDir(), "storage.db")}
 	before := newAPI(t, config)

@@ -13,8 +13,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt"
 )
 
-// A misspelt filter must not list everything, and a change with an unknown parameter must not be
-// carried out.
+// A misspelt filter must not list everything, and a change with an unknown parameter must have no
+// effect.
 func TestRoutes_UnknownQueryParameter_IsRefused(t *testing.T) {
 	h := serve(t, storageapi.Config{})
 	admin := h.admin(alice)
@@ -36,8 +36,8 @@ func TestRoutes_UnknownQueryParameter_IsRefused(t *testing.T) {
 	}
 }
 
-// BenchmarkAuditQuery lists 100 of 10,000 audit entries, with as many parameters as fit into a URL
-// (rejected), with the maximum number, and with one.
+// BenchmarkAuditQuery lists 100 of 10,000 audit entries: with as many parameters as fit into a URL
+// (which is refused), with the maximum number of parameters, and with one.
 func BenchmarkAuditQuery(b *testing.B) {
 	store, err := bolt.Open(filepath.Join(b.TempDir(), "storage.db"))
 	if err != nil {

@@ -80,7 +80,7 @@ func TestRoutes_QueryParameters_MatchOpenAPI(t *testing.T) {
 	}
 }
 
-// All parameters of the query are invalid, but the error must be about their number.
+// Every parameter of the query is invalid, but the error must be about the number of parameters.
 func TestParseQuery_TooManyParameters_AreRefusedUnparsed(t *testing.T) {
 	_, err := parseQuery(strings.Repeat("%zz&", 9_990), []string{"action"})
 	if err == nil || !strings.Contains(err.Error(), "at most 200 parameters") {
@@ -91,7 +91,7 @@ func TestParseQuery_TooManyParameters_AreRefusedUnparsed(t *testing.T) {
 	}
 }
 
-// Values with which a store compares each row must not repeat.
+// A store compares each row with these values, so the parsers must drop repeated values.
 func TestParsers_RepeatedParameter_IsDeduplicated(t *testing.T) {
 	values := url.Values{
 		"action": slices.Repeat([]string{"key.created", "key.deleted"}, 100),

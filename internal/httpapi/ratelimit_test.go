@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// TestRateLimit checks that every guarded request of a key counts, including requests to the host's
-// routes, with each of the key's values, and regardless of the result.
+// TestRateLimit checks that every guarded request of a key counts: with any of the key's values,
+// whatever the response, and also on the host's own routes.
 func TestRateLimit(t *testing.T) {
 	c := newClock()
 	config := c.config()

@@ -8,7 +8,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A recoveryView is a job that sends deliveries again.
+// A recoveryView is the JSON form of a recovery, a job that sends deliveries again.
 type recoveryView struct {
 	ID        string                   `json:"id"`
 	WebhookID string                   `json:"webhookId"`

@@ -16,8 +16,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// A streamHost serves routes of a host's own: /stream answers a line and goes on until its context
-// ends, and then reports the cause.
+// A streamHost is a host with routes of its own. /stream writes a line, waits until its context
+// ends, and writes the cause.
 type streamHost struct {
 	*host
 	client *http.Client
@@ -69,7 +69,7 @@ func serveStreams(t *testing.T, http2 bool, config storageapi.Config) *streamHos
 	return s
 }
 
-// open begins a streamed request, and returns what follows its first line.
+// open starts a streamed request and returns a reader for the lines after the first.
 func (s *streamHost) open(path, token string) *bufio.Reader {
 	s.Helper()
 	r, err := http.NewRequestWithContext(s.Context(), "GET", s.url+path, nil)
@@ -107,7 +107,7 @@ func TestStream_KeyEnds_EndsOverEachProtocol(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := serveStreams(t, test.http2, newClock().config())
 			otherID, other := s.key(alice, scopes.FilesRead)
-			otherBody := s.open("/stream", other) // with HTTP/2 on the same connection
+			otherBody := s.open("/stream", other) // HTTP/2 uses the same connection
 			for reason, end := range map[string]func(id string) error{
 				"deleted": func(id string) error { return s.api.Keys.Delete(t.Context(), alice, id, apikeys.DeleteParams{}) },
 				"rotated": func(id string) error {

@@ -14,20 +14,20 @@ import (
 // A route is a method and a path pattern of the API, with its handler.
 type route struct {
 	method  string
-	pattern string      // literal segments, {id} and another parameter, see pathParams
-	action  auth.Action // required authority
+	pattern string      // literal segments, {id}, and another parameter: see pathParams
+	action  auth.Action // the action that the caller must be allowed to perform
 	body    bodyRule
 	query   []string // known parameters
 	handle  func(*call) (answer, error)
 }
 
-// readSelf and revokeSelf are allowed for every valid key, without calling [Config.Authorize].
+// Every valid key may perform readSelf and revokeSelf; [Config.Authorize] is not called for them.
 const (
 	readSelf   auth.Action = "read self"
 	revokeSelf auth.Action = "revoke self"
 )
 
-// DefaultPrefix starts all patterns in [api.routes].
+// DefaultPrefix is the start of all patterns in [api.routes].
 const DefaultPrefix = "/v2"
 
 // routes returns all routes, under DefaultPrefix.
@@ -42,7 +42,7 @@ func (a *api) routes() []route {
 	return []route{
 		{"POST", "/v2/api-keys", auth.CreateKey, neededBody, nil, a.createKey},
 		{"GET", "/v2/api-keys", auth.ReadKeys, noBody, keys, a.listKeys},
-		{"GET", "/v2/api-keys/self", readSelf, noBody, nil, a.getSelf}, // before {id}
+		{"GET", "/v2/api-keys/self", readSelf, noBody, nil, a.getSelf}, // must precede {id}
 		{"DELETE", "/v2/api-keys/self", revokeSelf, noBody, nil, a.revokeSelf},
 		{"GET", "/v2/api-keys/{id}", auth.ReadKeys, noBody, nil, a.getKey},
 		{"PATCH", "/v2/api-keys/{id}", auth.UpdateKey, neededBody, nil, a.updateKey},
@@ -70,7 +70,7 @@ func (a *api) routes() []route {
 	}
 }
 
-// Routes returns all routes as "POST /v2/api-keys", for tests of the documentation.
+// Routes returns all routes, such as "POST /v2/api-keys", for tests of the documentation.
 func Routes() []string {
 	var list []string
 	for _, r := range new(api).routes() {
@@ -79,7 +79,7 @@ func Routes() []string {
 	return list
 }
 
-// under replaces DefaultPrefix by prefix in the patterns, and returns the routes.
+// under replaces DefaultPrefix with prefix in the patterns of the routes, and returns the routes.
 func under(prefix string, routes []route) []route {
 	for i := range routes {
 		routes[i].pattern = prefix + strings.TrimPrefix(routes[i].pattern, DefaultPrefix)
@@ -87,8 +87,8 @@ func under(prefix string, routes []route) []route {
 	return routes
 }
 
-// ParsePrefix validates a prefix and returns the text to put before the routes: DefaultPrefix if
-// prefix is empty, and "" if it is "/". The error for an invalid prefix gives the rules.
+// ParsePrefix validates a prefix and returns the text to put before the routes. An empty prefix
+// means DefaultPrefix, and "/" means "". The error for an invalid prefix states the rules.
 func ParsePrefix(prefix string) (string, error) {
 	switch {
 	case prefix == "":
@@ -101,24 +101,24 @@ func ParsePrefix(prefix string) (string, error) {
 	return prefix, nil
 }
 
-// notInPrefix reports whether r would be escaped in a URL or is special in a route pattern or
-// in the OpenAPI document.
+// notInPrefix reports whether r must not be in a prefix, because a URL would escape it or because
+// it is special in a route pattern or in the OpenAPI document.
 func notInPrefix(r rune) bool {
 	return r <= ' ' || r > '~' || strings.ContainsRune("%?#\"\\<>^`{|}", r)
 }
 
-// A router finds routes by exact path. It is not an [http.ServeMux], because that redirects paths
+// A router finds routes by exact path. An [http.ServeMux] would not do, because it redirects paths
 // that are not clean.
 type router []pathRoutes
 
-// pathRoutes has all routes of a pattern.
+// pathRoutes holds all routes that share a pattern.
 type pathRoutes struct {
 	segments []string
 	methods  map[string]*route
 	allow    string // the methods, for the Allow header
 }
 
-// newRouter returns a router, or an error if a route declares no action or is duplicate.
+// newRouter returns a router. It fails if a route has no action or occurs twice.
 func newRouter(routes []route) (router, error) {
 	var rt router
 	byPattern := make(map[string]int)
@@ -154,7 +154,7 @@ func allow(methods map[string]*route) string {
 	return strings.Join(names, ", ")
 }
 
-// pathParams are the values of the path parameters. They may be any text, not only IDs.
+// pathParams are the values of the path parameters. They can be arbitrary text, not only IDs.
 type pathParams struct {
 	id    string // for {id}
 	subID string // for {eventId} or {recoveryId}, below {id}
@@ -193,7 +193,7 @@ func split(u *url.URL) ([]string, error) {
 	return segments, nil
 }
 
-// match compares the segments of a path exactly, without cleaning.
+// match compares the path segments exactly, without cleaning the path.
 func (e *pathRoutes) match(segments []string) (at pathParams, ok bool) {
 	if len(segments) != len(e.segments) {
 		return pathParams{}, false

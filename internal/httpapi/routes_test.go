@@ -34,7 +34,7 @@ func TestNewRouter_InvalidRoute_ReturnsError(t *testing.T) {
 	}
 }
 
-// TestRoutes repeats the route table, so that each change of a route must be made deliberately.
+// TestRoutes repeats the route table, so that no route can be changed by accident.
 func TestRoutes(t *testing.T) {
 	type row struct {
 		Method, Pattern string
@@ -73,7 +73,7 @@ func TestRoutes(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("routes (-want +got):\n%s", diff)
 	}
-	for _, r := range new(api).routes() { // all other methods read a body, after which the key is verified again
+	for _, r := range new(api).routes() { // all other methods must read a body, because this verifies the key again
 		if takes, reads := r.body != noBody, r.method == "GET" || r.method == "DELETE"; takes == reads {
 			t.Errorf("%s %s takes a body: %v", r.method, r.pattern, takes)
 		}
@@ -93,7 +93,7 @@ func TestFind(t *testing.T) {
 	}
 	tests := []struct {
 		path    string
-		pattern string // empty means no route
+		pattern string // empty means that no route is found
 		place   pathParams
 	}{
 		{"/v2/api-keys", "/v2/api-keys", pathParams{}},

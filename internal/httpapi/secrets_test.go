@@ -20,11 +20,11 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Searches the log and all responses, except those that must show a secret.
+// The test searches the log and all responses, except for responses that must show the secret.
 func TestSecrets_AllOperations_AppearOnlyInTheirOwnResponses(t *testing.T) {
 	r, faults, log := newReceiver(t), newFaulty(), new(testlog.Book)
 	config := storageapi.Config{Store: faults, Logger: log.Logger(), Webhooks: r.config()}
-	config.Webhooks.Retry.Delays = []time.Duration{} // one attempt only
+	config.Webhooks.Retry.Delays = []time.Duration{} // only one attempt
 	var mu sync.Mutex
 	var observed []string
 	note := func(event any) {
@@ -75,7 +75,7 @@ func TestSecrets_AllOperations_AppearOnlyInTheirOwnResponses(t *testing.T) {
 		}
 		see(h.do(step.method, step.path, admin, step.body))
 		faults.before = func(string) error { return nil }
-		if step.method == "GET" && !strings.HasPrefix(step.path, webhooksPath) { // a receiver's URL is shown to its owner
+		if step.method == "GET" && !strings.HasPrefix(step.path, webhooksPath) { // webhook routes show the URL of the receiver to its owner
 			see(h.do(step.method, step.path, admin, ""))
 		}
 	}
@@ -106,7 +106,7 @@ func TestSecrets_AllOperations_AppearOnlyInTheirOwnResponses(t *testing.T) {
 	see(h.do("GET", keysPath+"/"+token, token+"x", "").want(401, "UNAUTHORIZED"))
 	see(h.do("GET", webhooksPath, token, "").want(403, "FORBIDDEN"))
 
-	// Failing deliveries log the webhook's URL. Both secrets sign.
+	// Failed deliveries log the webhook's URL. At this point both secrets sign.
 	r.status = func() int { return 500 }
 	see(h.do("POST", oneHook+"/test", admin, "").want(200, ""))
 	if signatures := (<-r.received).Header.Get("X-Service-Signature"); strings.Count(signatures, ",") != 1 {

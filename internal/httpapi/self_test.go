@@ -11,12 +11,13 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// hintOf returns the hint of a value: its last four characters before the checksum.
+// hintOf returns the hint for a value, which ends with the last four characters before the
+// checksum.
 func hintOf(token string) string { return "sak_…" + token[len(token)-10:len(token)-6] }
 
 const selfPath = keysPath + "/self"
 
-// TestSelf checks that every key can read its own record, and only that.
+// TestSelf checks that every key can read its own record, and no other.
 func TestSelf(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
@@ -76,7 +77,7 @@ func TestSelf_CountsTowardRateLimit(t *testing.T) {
 	h.do("GET", selfPath, token, "").want(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
 }
 
-// The host's policy applies to other keys, not to a key's own record.
+// The host's policy decides about other keys, but is not called for a key's own record.
 func TestSelf_HostsPolicy_IsNotAsked(t *testing.T) {
 	c := newClock()
 	config := c.config()

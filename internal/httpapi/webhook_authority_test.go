@@ -13,8 +13,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestWebhookAuthority checks that changing and using a webhook requires authority over its past
-// and its future events.
+// TestWebhookAuthority checks that changing or using a webhook requires authority over its past and
+// future events.
 func TestWebhookAuthority(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)
@@ -81,7 +81,7 @@ func TestAuthorityOverPastEvents(t *testing.T) {
 	h.do("DELETE", one, account, "").want(204, "")
 }
 
-// The webhook's events have been changed to ones that the caller may not read.
+// Meanwhile the webhook has subscribed to events that the caller may not read.
 func TestCreateWebhook_RepeatedAfterEventsChanged_IsRefused(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)
@@ -129,7 +129,7 @@ func TestUpdateWebhook_EventsWidenedAfterCheck_AuthorityIsCheckedAgain(t *testin
 	}
 }
 
-// Each route answers for another account's webhook as for a missing one.
+// Each route answers alike for a webhook in another account and for a missing one.
 func TestRoutes_WebhookOfAnotherAccount_AnswersAsMissing(t *testing.T) {
 	h := serve(t, storageapi.Config{})
 	admin, other := h.admin(alice), h.admin(bob)

@@ -26,7 +26,7 @@ func (a *api) rotateSecret(c *call) (answer, error) {
 	return a.showWebhook(&webhook, webhook.Secret.Reveal())
 }
 
-// findUsable is findWebhook, but also checks that the caller may use the webhook.
+// findUsable is like findWebhook, but also checks that the caller may use the webhook.
 func (a *api) findUsable(c *call) (webhooks.Webhook, error) {
 	webhook, err := a.findWebhook(c)
 	if err == nil {

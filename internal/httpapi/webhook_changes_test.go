@@ -51,7 +51,7 @@ func TestUpdateWebhook(t *testing.T) {
 	}
 }
 
-// TestUpdateWebhookFields checks that invalid changes are rejected.
+// TestUpdateWebhookFields checks that invalid changes are refused.
 func TestUpdateWebhookFields(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)
@@ -90,7 +90,7 @@ func TestUpdateWebhookFields(t *testing.T) {
 	}
 }
 
-// TestWebhookIfMatch checks the conditions on PATCH, rotate-secret and DELETE.
+// TestWebhookIfMatch sends If-Match with PATCH, rotate-secret and DELETE.
 func TestWebhookIfMatch(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)

@@ -22,7 +22,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// await repeats a GET until done returns true for the reply, and returns the reply.
+// await repeats a GET until done returns true, and returns the last reply.
 func (h *host) await(path, token string, done func(reply) bool) reply {
 	h.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -34,7 +34,7 @@ func (h *host) await(path, token string, done func(reply) bool) reply {
 	}
 }
 
-// publish publishes a balance.low event of alice.
+// publish publishes a balance.low event in alice's account.
 func (h *host) publish(id string) {
 	h.Helper()
 	event := webhooks.Event{ID: id, Account: alice, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}
@@ -43,7 +43,7 @@ func (h *host) publish(id string) {
 	}
 }
 
-// ids returns a field of each item of a list.
+// ids returns the given field of each item in a list.
 func (r reply) ids(field string) []string {
 	r.Helper()
 	var list struct{ Data []map[string]any }
@@ -60,7 +60,7 @@ func (r reply) ids(field string) []string {
 const attemptForm = `\{"number":%d,"startedAt":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z","durationMs":\d+(\.\d+)?,%s\}`
 
 // TestSendTestEvent sends test events to a receiver that accepts them and to one that does not,
-// while the webhook is disabled and without Run.
+// while the webhook is disabled and Run is not running.
 func TestSendTestEvent(t *testing.T) {
 	r := newReceiver(t)
 	var status atomic.Int64
@@ -95,7 +95,7 @@ func TestSendTestEvent(t *testing.T) {
 		t.Errorf("listed %v", got)
 	}
 
-	// Only one test event at a time is allowed.
+	// Only one test event may run at a time.
 	blocked, goOn := make(chan bool), make(chan bool)
 	r.status = func() int {
 		close(blocked)
@@ -116,7 +116,7 @@ func TestDeliveriesOverHTTP(t *testing.T) {
 	var status atomic.Int64
 	r.status = func() int { return int(status.Load()) }
 	config := storageapi.Config{Webhooks: r.config()}
-	config.Webhooks.Retry.Delays = []time.Duration{} // one attempt only
+	config.Webhooks.Retry.Delays = []time.Duration{} // only one attempt
 	h := serve(t, config)
 	admin := h.admin(alice)
 	made := h.do("POST", webhooksPath, admin, fmt.Sprintf(`{"url":"%s/hook","events":["balance.low"]}`, r.URL)).want(201, "")
@@ -157,7 +157,7 @@ func TestDeliveriesOverHTTP(t *testing.T) {
 		"state=pending&state=skipped":       {"other", "skipped"},
 		"state=dead&state=dead":             {"dead"},
 		"state=delivered":                   {"delivered"},
-		"failed=true":                       {"other", "dead"}, // it was skipped
+		"failed=true":                       {"other", "dead"}, // "other" was skipped
 		"failed=false":                      {"other", "skipped", "dead", "delivered"},
 		"failed=true&state=pending":         {},
 		"type=balance.low&state=dead":       {"dead"},
@@ -201,7 +201,7 @@ func TestDeliveriesOverHTTP(t *testing.T) {
 		}
 	}
 
-	// Again, with the webhook enabled.
+	// Redeliver again, with the webhook enabled.
 	h.do("PATCH", one, admin, `{"active":true}`).want(200, "")
 	status.Store(200)
 	again := h.do("POST", list+"/dead/redeliver", admin, "{}").want(202, "")
@@ -220,7 +220,7 @@ func TestDeliveriesOverHTTP(t *testing.T) {
 	h.do("GET", webhooksPath+"/"+second+"/deliveries/dead", admin, "").want(404, "NOT_FOUND")
 }
 
-// TestRecoveriesOverHTTP recovers skipped deliveries and polls the job.
+// TestRecoveriesOverHTTP starts a recovery of skipped deliveries and polls its progress.
 func TestRecoveriesOverHTTP(t *testing.T) {
 	r := newReceiver(t)
 	h := serve(t, storageapi.Config{Webhooks: r.config()})
@@ -271,7 +271,7 @@ func TestRecoveriesOverHTTP(t *testing.T) {
 	}
 }
 
-// A store makes cursors from numbers that count the events of all accounts.
+// Stores make cursors from numbers that count the events of all accounts.
 func TestDeliveries_Cursors_RevealNoNumbers(t *testing.T) {
 	for name, config := range map[string]storageapi.Config{
 		"memory": {Store: memory.New()}, "bolt": {Path: filepath.Join(t.TempDir(), "storage.db")},

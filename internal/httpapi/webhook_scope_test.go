@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Thresholds apply to reports. Events published by the host go to all subscribers.
+// Thresholds apply only to reports. Events that the host publishes itself go to all subscribers.
 func TestPublish_BalanceLow_IgnoresThresholds(t *testing.T) {
 	h := serve(t, storageapi.Config{})
 	admin := h.admin(alice)
@@ -39,8 +39,8 @@ func TestWebhookOutlivesItsKey(t *testing.T) {
 	}
 }
 
-// publishBalance publishes a low balance of alice, and returns the states of the deliveries by
-// webhook.
+// publishBalance publishes a low balance in alice's account. It returns the state of the delivery
+// to each webhook.
 func (h *host) publishBalance(t *testing.T, event string) map[string]webhooks.DeliveryState {
 	t.Helper()
 	if err := h.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: event, Account: alice, Data: alerts.BalanceLow{Balance: 5, Threshold: 10}}); err != nil {

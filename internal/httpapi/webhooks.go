@@ -51,13 +51,14 @@ func (a *api) viewWebhookRead(webhook webhooks.Webhook) webhookReadView {
 	return view
 }
 
-// hasBalances reports whether the service offers balance.low, without which thresholds mean nothing.
+// hasBalances reports whether the service offers balance.low. Without it, thresholds have no
+// meaning.
 func (a *api) hasBalances() bool {
 	_, offered := a.webhooks.DeclaredEvent(alerts.TypeBalanceLow)
 	return offered
 }
 
-// orNull returns nil for the zero value.
+// orNull returns a pointer to value, or nil for the zero value.
 func orNull[T comparable](value T) *T {
 	var zero T
 	if value == zero {
@@ -66,7 +67,7 @@ func orNull[T comparable](value T) *T {
 	return &value
 }
 
-// showWebhook answers with a webhook, and with its new secret unless that is empty.
+// showWebhook answers with a webhook, and with its new secret if secret is not empty.
 func (a *api) showWebhook(webhook *webhooks.Webhook, secret string) (answer, error) {
 	view := a.viewWebhookRead(*webhook)
 	view.Secret = secret
@@ -92,7 +93,7 @@ func (a *api) createWebhook(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if webhook.Secret.IsZero() { // an earlier request created it
+	if webhook.Secret.IsZero() { // an earlier request created the webhook
 		return a.showCreated(c, webhook.ID)
 	}
 	view := webhookMadeView{viewWebhook(webhook), orNull(alerts.Amount(webhook.Threshold))}
@@ -104,7 +105,7 @@ func (a *api) createWebhook(c *call) (answer, error) {
 func (a *api) showCreated(c *call, webhookID string) (answer, error) {
 	webhook, err := a.webhooks.Get(c.Context(), c.caller.Account, webhookID)
 	switch {
-	case errors.Is(err, apierr.ErrNotFound): // deleted after Create found it
+	case errors.Is(err, apierr.ErrNotFound): // the webhook was deleted after Create found it
 		return answer{}, apierr.ErrCreatedThenDeleted
 	case err != nil:
 		return answer{}, err
@@ -143,7 +144,7 @@ func (a *api) deleteWebhook(c *call) (answer, error) {
 	return noContent(), nil
 }
 
-// findWebhook returns the caller's webhook with the ID in the path.
+// findWebhook returns the webhook in the caller's account with the ID from the path.
 func (a *api) findWebhook(c *call) (webhooks.Webhook, error) {
 	return a.webhooks.Get(c.Context(), c.caller.Account, c.webhookID())
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// withThresholds returns an api that parses the bodies of a service that offers balance.low.
+// withThresholds returns an api that parses request bodies as a service that offers balance.low
+// does.
 func withThresholds(tb testing.TB, store *memory.Store, hooks *webhooks.WebhookService) *api {
 	tb.Helper()
 	reports, err := alerts.New(store, hooks, alerts.Config{})
@@ -50,7 +51,7 @@ func FuzzWebhookUpdateBody(f *testing.F) {
 		}
 		checkStrict(t, data, "url", "events", "active", "balanceThreshold")
 		var object map[string]any
-		_ = json.Unmarshal(data, &object) // checked before
+		_ = json.Unmarshal(data, &object) // checkStrict has decoded it before
 		for name, given := range map[string]bool{
 			"url": params.URL != nil, "events": params.Events != nil, "active": params.Active != nil, "balanceThreshold": params.Threshold != nil,
 		} {

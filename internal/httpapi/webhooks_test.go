@@ -51,7 +51,8 @@ func TestWebhookLife(t *testing.T) {
 	h.do("DELETE", webhooksPath+"/"+id, token, "").want(404, "NOT_FOUND")
 }
 
-// A creation without a threshold must respond with exactly the fields of docs/spec.md, section 4.2.
+// If the creation sets no threshold, the response must have exactly the fields of docs/spec.md,
+// section 4.2.
 func TestCreateWebhook_NoThreshold_HasFieldsOfSpecification(t *testing.T) {
 	h := serve(t, newClock().config())
 	made := h.do("POST", webhooksPath, h.admin(alice), `{"url":"https://example.com","events":["balance.low"],"balanceThreshold":null}`).want(201, "")
@@ -61,7 +62,7 @@ func TestCreateWebhook_NoThreshold_HasFieldsOfSpecification(t *testing.T) {
 	}
 }
 
-// TestCreateWebhookFields checks each field of the body while all others are valid.
+// TestCreateWebhookFields tests values of each body field while all other fields are valid.
 func TestCreateWebhookFields(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)
@@ -129,7 +130,7 @@ func TestCreateWebhookFields(t *testing.T) {
 	}
 }
 
-// A webhook on hold must show it, have a different tag, and reject test events.
+// A webhook on hold must be shown as such, have a different tag, and refuse test events.
 func TestWebhookOnHold(t *testing.T) {
 	store := memory.New()
 	config := newClock().config()

@@ -60,8 +60,8 @@ func IdempotencyKey(key string) (reason string) {
 // IdempotencyTTL is how long an idempotency key is remembered.
 const IdempotencyTTL = 24 * time.Hour
 
-// LimitedCount returns the number of resources up to which a limited API key may create more: half
-// of maxCount, so that the other half is left to the account's owner, and at least 1. A negative
+// LimitedCount returns the number of resources at which a limited API key may create no more: half
+// of maxCount, but at least 1, so that the other half is left to the account's owner. A negative
 // maxCount means no limit.
 func LimitedCount(maxCount int) int {
 	if maxCount < 0 {
@@ -73,8 +73,8 @@ func LimitedCount(maxCount int) int {
 // MaxIdempotencyKeys returns the number of idempotency keys in use at which an account may not use
 // another one. maxCount is the limit on its resources; 0 means no limit. API keys may use ten times
 // maxCount, because an account can delete resources and create new ones; limited API keys may use
-// half of that. The host, including its dashboard, may use twice as many, so that no API key can
-// use up its share.
+// half of that. The host, including its dashboard, may use twice as many as API keys, so that no
+// API key can use up the host's share.
 func MaxIdempotencyKeys(maxCount int, host, limited bool) int {
 	all := min(max(maxCount, 0), math.MaxInt/20) * 10
 	switch {

@@ -2,7 +2,7 @@ package input
 
 import "iter"
 
-// Pages iterates over the items of all pages. fetch returns the items after the cursor after, and
+// Pages iterates over the items of all pages. fetch returns the items that follow the cursor, and
 // the next cursor. The cursor is "" before the first page and after the last one.
 func Pages[T any](fetch func(after string) (items []T, next string, err error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {

@@ -18,7 +18,8 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// example returns the only code block of docs/receivers.md in the language that contains all texts.
+// example returns the only code block of docs/receivers.md that is in the language and contains all
+// texts.
 func example(t *testing.T, language string, texts ...string) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/receivers.md")
@@ -204,9 +205,10 @@ func TestReceivers_OfTheDocs_AcceptGenuineRequestsOnly(t *testing.T) {
 	}
 }
 
-// installed returns the path of a program that succeeds with the arguments, if any. Without such a
-// program it skips the test, or fails it in CI, where .ci/run installs them all. For Python
-// it also tries /usr/bin/python3, because another python3 may not find Debian's packages.
+// installed returns the path of a program that exits successfully when run with the given
+// arguments. If there is none, it skips the test, or fails it in CI, where .ci/run installs all of
+// them. For Python it also tries /usr/bin/python3, because another python3 may not find Debian's
+// packages.
 func installed(t *testing.T, name string, arguments []string) string {
 	t.Helper()
 	candidates := []string{name}

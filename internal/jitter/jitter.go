@@ -13,7 +13,7 @@ import (
 // A Source produces jitter. The nil and the zero Source are random. A Source is safe for concurrent
 // use.
 type Source struct {
-	float func(key []string) float64 // returns a number from 0 to 1; nil: random
+	float func(key []string) float64 // returns a number from 0 to 1; nil means random
 }
 
 // Seeded returns a Source whose jitter depends only on the seed and the key, regardless of the

@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// AppendString appends a quoted string. It replaces invalid UTF-8 by U+FFFD, and does not escape
+// AppendString appends a quoted string. It replaces invalid UTF-8 with U+FFFD, and does not escape
 // "<", ">" and "&".
 func AppendString(b []byte, text string) []byte {
 	b = append(b, '"')
@@ -66,8 +66,8 @@ func appendEscaped(b []byte, text string) []byte {
 	return append(b, text[from:]...)
 }
 
-// AppendTime appends a time in the format of the whole API, without quotes: RFC 3339 in UTC with
-// milliseconds.
+// AppendTime appends a time in the format used throughout the API, without quotes: RFC 3339 in UTC
+// with milliseconds.
 func AppendTime(b []byte, at time.Time) []byte {
 	b = at.UTC().AppendFormat(b, time.RFC3339) // the time package has a fast path for this layout
 	ms := at.Nanosecond() / int(time.Millisecond)

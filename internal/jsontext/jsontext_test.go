@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/internal/jsontext"
 )
 
-// encoding/json decodes every appended string to the original, with invalid UTF-8 replaced.
+// encoding/json must decode every appended string to the original, with invalid UTF-8 replaced.
 func FuzzAppendString(f *testing.F) {
 	for _, seed := range []string{"", "plain and longer than eight", `"`, `\`, "\x00", "seven\x1f!", "é\u2028😀", "\xff", "a\xc3", "<&>", "12345678\n", "\x7f"} {
 		f.Add(seed)

@@ -1,5 +1,5 @@
-// Package listed lists the fields of keys and webhooks for the stores of this module, for exports,
-// and for the comparisons of the services.
+// Package listed lists the fields of keys and webhooks. The stores of this module, exports, and the
+// comparisons of the services use these lists.
 //
 //	fields.Equal((*listed.Key)(&before), (*listed.Key)(&after), fields.Conditioned)
 package listed

@@ -15,14 +15,14 @@ type ledger struct {
 	events    []event
 	moved     time.Time // last progress
 	processor time.Duration
-	ended     error // why the receiver reports nothing more
+	ended     error // why the receiver stopped reporting
 
 	// Since the start of the program.
 	acknowledged int // events
 	reports      int // from the receiver
 }
 
-// An event holds the times of an event. Times that have not come are zero.
+// An event holds the times of an event. Each is zero until it is known.
 type event struct {
 	due, begun, acknowledged, arrived time.Time
 	failed                            error
@@ -55,7 +55,7 @@ func (l *ledger) published(number int, due, begun time.Time, err error) {
 	}
 }
 
-// note records a report of the receiver. It ignores repetitions of events of earlier stages.
+// note records a report of the receiver. It ignores repeated arrivals of events of earlier stages.
 func (l *ledger) note(r report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +72,7 @@ func (l *ledger) note(r report) {
 	}
 }
 
-// end records that the receiver reports nothing more.
+// end records why the receiver has stopped reporting.
 func (l *ledger) end(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,7 +103,8 @@ func (l *ledger) await(patience time.Duration, recorded func() int) (tally, []ev
 		if done < 0 && recorded() >= l.acknowledged {
 			done = l.reports
 		}
-		// The next report may have been sent before that, but the one after it was not.
+		// The next report may have been sent before all events were recorded; the report after it
+		// was not.
 		if done >= 0 && l.reports >= done+2 || l.ended != nil || time.Since(l.moved) > patience {
 			events := slices.Clone(l.events)
 			l.mu.Unlock()

@@ -14,8 +14,8 @@
 // if an acknowledged event did not arrive or Publish failed, and with 2 for invalid flags.
 //
 // The rows: "begun" is the call of Publish, delayed only by the program itself, whose timers have a
-// resolution of a millisecond; "publish" is its return; "arrival" is when the receiver first had read
-// the request's head. Bytes and processor time include all concurrent work.
+// resolution of a millisecond; "publish" is its return; "arrival" is when the receiver had first
+// read the request's head. Bytes and processor time include all concurrent work.
 package main
 
 import (
@@ -122,8 +122,8 @@ func parse(args []string, usage io.Writer) (*scenario, error) {
 	return &s, nil
 }
 
-// run plays the scenario and prints the figures. The error reports lost events. If ctx ends, run only
-// waits until the acknowledged events have arrived.
+// run plays the scenario and prints the figures. The error reports lost events. If ctx ends, run
+// stops publishing and only waits until the acknowledged events have arrived.
 func (s *scenario) run(ctx context.Context, out io.Writer) (err error) {
 	if s.db == "" {
 		dir, err := os.MkdirTemp("", "storageapi-load-")

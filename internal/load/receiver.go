@@ -33,7 +33,7 @@ const (
 
 const maxHosts = 100_000
 
-// A receiver is the receiver's process, in the program that starts it.
+// A receiver controls the receiver's process from the program that starts it.
 type receiver struct {
 	port    int
 	trusted *x509.CertPool
@@ -106,7 +106,7 @@ func startReceiver(hosts int, fault string, l *ledger) (*receiver, error) {
 	return r, nil
 }
 
-// url returns the URL of a host. Hosts are numbered addresses from 127.0.0.1 on.
+// url returns the URL of a host. Hosts have consecutive addresses, starting at 127.0.0.1.
 func (r *receiver) url(host int) string {
 	n := host + 1
 	return fmt.Sprintf("https://127.%d.%d.%d:%d/hook", n>>16, n>>8&0xff, n&0xff, r.port)

@@ -51,8 +51,8 @@ func (h *host) stage(ctx context.Context, out io.Writer, rate int) error {
 	return h.ledger.check(t, events)
 }
 
-// atRate calls do with 0, 1, … and their due times, rate times per second, until it returns false or
-// ctx ends. It makes late calls at once.
+// atRate calls do with 0, 1, … and their due times, rate times per second, until do returns false
+// or ctx ends. It makes overdue calls immediately.
 func atRate(ctx context.Context, rate float64, do func(i int, due time.Time) bool) {
 	began := time.Now()
 	for i := 0; ctx.Err() == nil; i++ {

@@ -12,7 +12,7 @@ import (
 
 const (
 	maxCalls  = 8192        // queued calls; later ones are dropped
-	warnEvery = time.Minute // minimum between two warnings about dropped calls
+	warnEvery = time.Minute // minimum time between two warnings about dropped calls
 	grace     = time.Second // for queued calls in Close
 )
 
@@ -121,7 +121,7 @@ func (q *Queue) Drain(ctx context.Context) {
 	q.calls, q.next = q.calls[:0], 0
 }
 
-// Close is Drain with a timeout of a second.
+// Close calls Drain with a timeout of a second.
 func (q *Queue) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// A Listener is a [net.Listener] that can be reached only by its Dial.
+// A Listener is a [net.Listener] that can be reached only through its Dial method.
 type Listener struct {
 	conns  chan net.Conn
 	closed chan struct{}

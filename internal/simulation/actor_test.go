@@ -51,7 +51,7 @@ func (a *actor) tell(about []string, format string, args ...any) {
 	a.world.tell(a.name, append(about, a.account.id), format, args...)
 }
 
-// paced calls do n times, scaled by share, during the era: in bursts with long pauses in between.
+// paced calls do about n·share times during the era, in bursts with long pauses in between.
 func (a *actor) paced(n int, share float64, do func()) {
 	n = int(float64(n)*share) + 1
 	pauses := make([]time.Duration, n)
@@ -98,8 +98,8 @@ func (a *actor) context(parent context.Context) (ctx context.Context, end func()
 	return ctx, cancel, -1
 }
 
-// beset may inject a fault into a call: of the given store methods, or of the disk. undo removes
-// the fault.
+// beset may inject a fault into a call: a fault of the given store methods, or of the disk. undo
+// removes the fault.
 func (a *actor) beset(methods ...string) (undo func()) {
 	w := a.world
 	switch {

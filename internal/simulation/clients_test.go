@@ -82,7 +82,8 @@ func (c *clients) newName() string {
 	return fmt.Sprintf("k%s-%d", c.account.id[4:], c.made)
 }
 
-// create creates a key over HTTP with an idempotency key, and repeats it if the outcome is unknown.
+// create creates a key over HTTP with an idempotency key. It repeats the request if the outcome is
+// unknown.
 func (c *clients) create(ctx context.Context) {
 	name := c.newName()
 	body := map[string]any{"name": name, "scopes": scopes.All().Names()}

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// dying is a context that ends when it is checked for the n-th time, and so between any two steps
-// of the code that uses it.
+// dying is a context that ends when it is checked for the n-th time. So it can end between any two
+// steps of the code that uses it.
 type dying struct {
 	context.Context
 	left atomic.Int64

@@ -7,14 +7,14 @@ import (
 	"syscall"
 )
 
-// A descriptor is the file descriptor to which a store writes. Tests can replace it by a read-only
-// one, so that the system rejects writes.
+// A descriptor is the file descriptor to which a store writes. Tests can replace it with a
+// read-only one, so that the system rejects writes.
 type descriptor struct {
 	number int
 	kept   int // a copy of the original, which keeps the file's lock
 }
 
-// misdirect replaces the descriptor by a read-only one. It returns false if the file is not open.
+// misdirect replaces the descriptor with a read-only one. It returns false if the file is not open.
 func (d *descriptor) misdirect(path string) bool {
 	number, ok := find(path)
 	if !ok {

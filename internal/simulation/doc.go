@@ -21,9 +21,10 @@
 //   - receivers hang, fail, send Retry-After, refuse connections, answer 410, and recover; many
 //     receivers in separate accounts hang at the same time;
 //   - the host runs out of file descriptors. Its clock is set while it runs and, with a file, also
-//     between runs: all bubbles start at the same time, so a seed may use two of them;
-//   - the host shuts down properly, has its store closed while in use, or dies; it restarts on the same
-//     memory or file;
+//     between runs: for that a seed may use two bubbles, because all bubbles start at the same
+//     time;
+//   - the host shuts down properly, dies, or finds its store closed while using it; it restarts
+//     on the same memory or file;
 //   - the file is backed up at random moments, twice within some minutes; backups are verified and
 //     restored, also with the closed file as the abandoned file;
 //   - one customer floods the host for some minutes with redeliveries to hanging receivers, hundreds of
@@ -62,18 +63,18 @@
 //
 //	a failed commit is acknowledged if the context ended      12 of 12 on disk
 //	due times follow a clock that is set between runs          3 of 24 on disk
-//	a purge believes a clock that is a month ahead             8 of 30 on disk
+//	a purge trusts a clock that is a month ahead               8 of 30 on disk
 //	a request that is held open outlives its key              10 of 12 in memory, before the stores checked the key, too
-//	a lack of descriptors uses attempts up                     6 of 30 in memory
+//	a lack of descriptors uses up attempts                     6 of 30 in memory
 //	a repaired receiver waits for its probe                    9 of 80 in memory, before the fix
 //	a stale report makes an attempt early                     10 of 60 in memory (14, 26, 27, 28, 48 …), before the fix
 //	hanging receivers delay others after a start               2 of 32 in memory, before the fix
-//	an older backup is believed to be the abandoned file      18 of 20 on disk (seeds 2, 3, 6, 8, 10 …)
-//	a sound file is called damaged within an erasure           2 of 20 on disk (12, 15)
+//	an older backup is accepted as the abandoned file         18 of 20 on disk (seeds 2, 3, 6, 8, 10 …)
+//	an intact file is reported as damaged during an erasure    2 of 20 on disk (12, 15)
 //	audit entries of all accounts share one list and one backoff     9 of 24 in memory (1, 2, 3, 5, 6, 11, 15, 20, 24), before the fix
-//	a failing Notify is not backed off by account              4 of 4 with that flood (5, 6, 20, 27)
-//	dead names fill the room for lookups                       5 of 6 with that flood (3, 23, 31, 41, 55)
-//	one account fills the room for requested attempts          1 of 6 with that flood (11); 2 of 9 (34, 67), before the fix
+//	failures of Notify do not make the account back off        4 of 4 with that flood (5, 6, 20, 27)
+//	dead names fill all lookup slots                           5 of 6 with that flood (3, 23, 31, 41, 55)
+//	one account fills all slots for requested attempts         1 of 6 with that flood (11); 2 of 9 (34, 67), before the fix
 //
 // Separate tests cover the limits of the simulation: failed syncs on a real file and power losses
 // (store/bolt), kills at any instruction (internal/crash), thousands of receivers (webhooks), and several

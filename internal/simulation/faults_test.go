@@ -33,8 +33,9 @@ type window struct {
 	chance   float64
 }
 
-// faults decides which fault each call meets. The order of calls at the same instant does not
-// depend on the seed, so neither does the call that meets a fault with a chance.
+// faults decides which fault each call meets. The seed does not determine the order of calls at the
+// same instant. So if a fault has a probability, the seed does not determine which of these calls
+// meet it.
 type faults struct {
 	mu      sync.Mutex
 	rand    *rand.Rand

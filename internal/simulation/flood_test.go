@@ -40,7 +40,7 @@ const (
 	floodAccount = "flood"
 	quietAccount = "quiet"
 	floodLasts   = 3 * time.Minute
-	notifyTakes  = 4 * time.Millisecond // the duration of Notify for an audit entry of the flood
+	notifyTakes  = 4 * time.Millisecond // the duration of Notify for each audit entry of the flood
 )
 
 func newFlood(w *world) *flood {
@@ -80,7 +80,7 @@ func (f *flood) live(ctx context.Context) {
 	f.tell(nil, "ends")
 }
 
-// insist calls do until it returns nil (true) or ctx ends (false).
+// insist calls do until it returns nil. It returns false if ctx ends first.
 func (f *flood) insist(ctx context.Context, do func(h *host) error) bool {
 	for ctx.Err() == nil && !f.world.broken() {
 		if do(f.world.reach()) == nil {

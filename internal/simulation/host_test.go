@@ -123,8 +123,8 @@ func (w *world) start() {
 // requestHeader holds a unique name of a request.
 const requestHeader = "Sim-Request"
 
-// serve gives a request the context that its headers specify, and records when the request is
-// over, so that a client that has given up checks the outcome only afterwards.
+// serve gives a request the context that its headers specify, and records when the request is over.
+// A client that has given up checks the outcome only afterwards.
 func (h *host) serve(rw http.ResponseWriter, r *http.Request) {
 	if name := r.Header.Get(requestHeader); name != "" {
 		if !h.opens(name) {

@@ -84,7 +84,8 @@ func (l *leaver) life(ctx context.Context) {
 	}
 }
 
-// until calls do, with faults of the method in the first calls, until a call is acknowledged.
+// until calls do repeatedly until a call is acknowledged. The first calls meet faults of the
+// method.
 func (l *leaver) until(ctx context.Context, what, method string, do func(context.Context, *host) error) {
 	for try := 0; ; try++ {
 		call, end, looks := l.context(ctx)

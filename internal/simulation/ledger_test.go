@@ -35,8 +35,8 @@ type ledger struct {
 type delivery struct {
 	webhook, event string
 	load           *load         // nil means not loaded, or its result is stored
-	last           *load         // the previous load,
-	ended          time.Duration // and when its result was stored
+	last           *load         // the previous load
+	ended          time.Duration // when the result of last was stored
 	attempts       int           // number of attempts with a stored result
 	due            time.Duration // earliest time of the next attempt
 	asked          bool          // the receiver determined due, by Retry-After
@@ -56,8 +56,8 @@ type load struct {
 	host     string
 	at       time.Duration
 	process  int
-	anew     bool // the delivery was resent before,
-	early    bool // or its receiver had recovered
+	anew     bool // the delivery was resent before the load
+	early    bool // the receiver had recovered before the load
 	tried    bool // an attempt was made
 	settling bool // a result is being stored, or doubted is set
 	doubted  bool // it is not known whether a result was stored
@@ -86,7 +86,7 @@ func hostOf(address string) string {
 	return strings.TrimSuffix(u.Hostname(), ".example.com")
 }
 
-// webhookOf returns the name of the webhook of a host. Each URL of a webhook has another host.
+// webhookOf returns the name of the webhook of a host. Each URL of a webhook has a different host.
 func webhookOf(host string) string {
 	name, _, _ := strings.Cut(host, "-")
 	return name
@@ -104,7 +104,7 @@ func (l *ledger) delivery(webhook, event string) *delivery {
 
 func (d *delivery) about() []string { return []string{d.webhook, d.event} }
 
-// early is how much too early a store may be, since it rounds to milliseconds.
+// early is how far an attempt may precede its due time, because stores round to milliseconds.
 const early = 2 * time.Millisecond
 
 // loaded records and checks the deliveries that a call, begun at the given time, has loaded.
@@ -351,8 +351,8 @@ func (l *ledger) probes(webhookID string) {
 	l.probed[webhookID] = now
 }
 
-// sendsAgain records the start of a call that makes a delivery due, or all deliveries of the
-// webhook if event is empty. over records the end of the call.
+// sendsAgain records the start of a call that resends an event, or all events of the webhook if
+// event is empty. over records the end of the call.
 func (l *ledger) sendsAgain(webhook, event string) (over func()) {
 	mark := func(change int) {
 		l.mu.Lock()
@@ -394,8 +394,8 @@ func (l *ledger) off(webhook string) (ok bool, at time.Duration) {
 func (l *ledger) waits(webhook, event string, at time.Duration) (waits bool) {
 	late := time.Duration(0)
 	if l.world.clockSet() != 0 || l.world.era.from > 0 {
-		// A reopened file may read a clock that was set back. Each time, due deliveries are
-		// late by the age of the file's mark of the clock.
+		// A file may be reopened after the clock was set back. Each time, due deliveries become
+		// late by the age of the file's clock mark.
 		late = time.Duration(l.world.starts()) * 10 * time.Minute
 	}
 	l.mu.Lock()

@@ -39,7 +39,7 @@ type receivers struct {
 	rotating map[string]bool // webhooks whose secret is being rotated, so that the signing secrets are not known
 
 	inFlight map[string]map[*request]bool // by the subject of a limit
-	starved  time.Duration                // until then the host has no descriptors
+	starved  time.Duration                // the host has no descriptors until then
 	listener *pipenet.Listener
 	server   *http.Server
 }
@@ -57,7 +57,7 @@ type receiver struct {
 // A secret is a signing secret with the end of its validity.
 type secret struct {
 	text  string
-	until time.Duration // 0: unlimited
+	until time.Duration // 0 means unlimited
 }
 
 // received is an event that a receiver has accepted.
@@ -91,7 +91,7 @@ func (r *receivers) add(host, account string, mood mood) {
 	}
 }
 
-// moves adds a receiver for another host of a webhook. It shares the webhook's secrets.
+// moves adds a receiver for another host of a webhook. The receiver shares the webhook's secrets.
 func (r *receivers) moves(webhook, host, account string, mood mood) {
 	r.add(host, account, mood)
 	r.mu.Lock()
@@ -297,7 +297,7 @@ func (r *receivers) verify(one *receiver, header http.Header, body []byte, about
 	}
 }
 
-// count counts a request in progress, until over is called, and checks the limits of concurrent
+// count counts a request as in progress until over is called, and checks the limits on concurrent
 // requests.
 func (r *receivers) count(one *receiver, event string) (over func()) {
 	config := &r.world.plan.config

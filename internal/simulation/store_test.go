@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A faulty is the store as one process sees it. Its calls meet faults, and the ledger records
-// what it loads and settles.
+// A faulty is the store as one process sees it. Its calls meet faults, and the ledger records which
+// deliveries it loads and settles.
 type faulty struct {
 	store.Store
 	noisy   driver.Deliveries // the store with noise in its reports
@@ -67,7 +67,7 @@ func (f *faulty) busy() bool {
 	return f.calls > 0
 }
 
-// try is call for methods without a result.
+// try is like call, for methods without a result.
 func try(f *faulty, ctx context.Context, method string, do func() error) error {
 	_, err := call(f, ctx, method, func() (struct{}, error) { return struct{}{}, do() })
 	return err
@@ -149,7 +149,7 @@ func (f *faulty) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, d
 	return call(f, ctx, "EnqueueOnce", func() (int, error) { return f.Store.EnqueueOnce(ctx, event, dedupKeys) })
 }
 
-// Deliver ends with its process. Its reports are duplicated, delayed and reordered.
+// Deliver returns when its process ends. Its reports are duplicated, delayed and reordered.
 func (f *faulty) Deliver(ctx context.Context, s driver.Scheduler) error {
 	if f.isDead() {
 		return errDead

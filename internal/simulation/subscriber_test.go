@@ -40,7 +40,7 @@ type hook struct {
 	states  []state // in chronological order
 }
 
-// A state is the state of a webhook from some moment between from and to onwards.
+// A state is a state that a webhook entered at some moment between from and to.
 type state struct {
 	from, to  time.Duration
 	active    bool
@@ -129,7 +129,7 @@ func (s *subscriber) change(k *hook, from time.Duration, to *hook) {
 }
 
 // wants reports whether an event published between from and to must be sent to the webhook. certain
-// is false if that is not known.
+// is false if the answer is not known.
 func (s *subscriber) wants(k *hook, from, to time.Duration) (certain, wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -367,7 +367,7 @@ func (s *subscriber) test(ctx context.Context, k *hook) {
 	}
 }
 
-// prompts checks that a user's request causes an attempt promptly: of the event, or of any due
+// prompts checks that a user's request promptly causes an attempt to deliver the event, or any due
 // delivery if event is empty.
 func (s *subscriber) prompts(k *hook, event string) {
 	began := s.world.now()

@@ -123,7 +123,7 @@ func liveAsTwins(t *testing.T, seed uint64, path string) {
 		}
 		if i%60 == 59 && i < 240 && reopens {
 			both(deed{"gives back all that is claimed", d.release})
-			both(d.purge()) // a file that was closed for long doubts the clock
+			both(d.purge()) // a file that was closed for a long time does not trust the clock
 			twins[1].worker.Close()
 			if err := twins[1].Close(); err != nil {
 				t.Fatal(err)
@@ -610,8 +610,8 @@ func backlogOf(ctx context.Context, t *twin, webhook string) (any, error) {
 	return []any{backlog.Pending, backlog.OldestDue.IsZero()}, err
 }
 
-// dueLater clears the due times of due deliveries, because a resent delivery may keep its due time
-// or get another.
+// dueLater clears the due times of due deliveries, because stores may keep or change the due time
+// of a resent delivery.
 func dueLater(list []webhooks.Delivery) []webhooks.Delivery {
 	for i := range list {
 		if !list[i].NextAttemptAt.After(time.Now()) {

@@ -53,11 +53,11 @@ type world struct {
 
 	mu       sync.Mutex
 	kept     store.Store // nil means closed
-	readers  int         // of kept
+	readers  int         // number of running calls of truth
 	host     *host       // nil means down
 	process  int
 	up       time.Duration // when the host was started
-	troubled time.Duration // until then there are faults or their effects
+	troubled time.Duration // until then faults or their effects are possible
 	gone     map[string]time.Duration
 }
 
@@ -312,7 +312,7 @@ func (w *world) isDeleted(webhook string) {
 	w.gone[webhook] = w.now()
 }
 
-// truth calls ask with the store without faults, once it is open.
+// truth calls ask with the store, without injected faults, as soon as the store is open.
 func (w *world) truth(ask func(context.Context, store.Store)) {
 	for {
 		w.mu.Lock()

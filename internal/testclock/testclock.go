@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A Clock stands still until a test sets it. The zero Clock runs instead, ahead of time.Now by the
-// sum of all calls of Add. It is safe for concurrent use.
+// A Clock stands still until a test sets it. The zero Clock instead runs ahead of time.Now, by the
+// sum of all calls of Add. A Clock is safe for concurrent use.
 type Clock struct {
 	mu    sync.Mutex
 	at    time.Time     // if zero, the clock runs

@@ -12,8 +12,8 @@ const (
 )
 
 // InMemory makes [testing.T.TempDir] return directories in memory. It does nothing if there is too
-// little room, or if the environment variable TMPDIR names a directory. Call it in TestMain. Files
-// survive a kill of the process. Benchmarks must measure the disk, and InMemory leaves them there.
+// little room, if the environment variable TMPDIR names a directory, or if benchmarks run, which
+// must measure the disk. Call it in TestMain. Files survive a kill of the process.
 func InMemory() {
 	flag.Parse()
 	if flag.Lookup("test.bench").Value.String() == "" && os.Getenv("TMPDIR") == "" && free(memory) >= room {

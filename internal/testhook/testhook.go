@@ -8,10 +8,11 @@ import (
 	"net/netip"
 )
 
-// A Network replaces the one by which a WebhookService reaches its receivers.
+// A Network replaces the network through which a WebhookService reaches its receivers.
 type Network struct {
 	// Dial connects to a host and port, as [net.Dialer.DialContext] does. It bypasses the guard,
-	// since receivers in a testing/synctest bubble must be in memory. Default: the guard's.
+	// because in a testing/synctest bubble receivers must be in memory. Default: the guard's
+	// dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Resolve resolves names before Dial is called, within the limits on lookups. Default: Dial

@@ -31,7 +31,7 @@ func (s *engine) Accounts(ctx context.Context, after string, limit int) (account
 	defer s.done(tx, catchFaults(), &err)
 	for _, bucket := range [][]byte{schema.Accounts, schema.Webhooks, schema.Alerts} {
 		counts := func(row []byte) bool { return true }
-		if bytes.Equal(bucket, schema.Accounts) { // an account's first row is a key, if it has one
+		if bytes.Equal(bucket, schema.Accounts) { // if an account has keys, its first row is a key
 			counts = func(row []byte) bool {
 				_, _, isKey := record.CutAccountKey(row)
 				return isKey
@@ -44,10 +44,10 @@ func (s *engine) Accounts(ctx context.Context, after string, limit int) (account
 	return accounts[:min(limit, len(accounts))], nil
 }
 
-// accountsOf returns accounts greater than after, from a bucket whose keys begin with the account.
-// It omits an account if counts returns false for its first row. The result contains at least the
-// first limit such accounts, and may contain more: keys are sorted by the length of the account
-// first, so accountsOf reads up to limit accounts of each length.
+// accountsOf returns accounts greater than after from a bucket whose keys begin with the account.
+// It skips accounts for which counts returns false when called with the first row. The result
+// includes the limit smallest such accounts, and may include more: the bucket is sorted by the
+// length of the account first, so accountsOf reads up to limit accounts of each length.
 func (s *engine) accountsOf(c *bbolt.Cursor, counts func(row []byte) bool, after string, limit int) (accounts []string) {
 	for first, _ := c.First(); first != nil; {
 		length, _ := binary.Uvarint(first)
@@ -67,7 +67,7 @@ func (s *engine) accountsOf(c *bbolt.Cursor, counts func(row []byte) bool, after
 }
 
 // AccountSizes implements [store.Sizer]. It counts each account in a separate read transaction,
-// because a long one would prevent the reuse of freed pages.
+// because a long transaction would prevent the reuse of freed pages.
 func (s *engine) AccountSizes(ctx context.Context, accounts []string) ([]store.AccountSize, error) {
 	pending := make(map[string]int) // by webhook
 	err := s.eachPending(ctx, feed.Everything(math.MaxUint64), func(_ time.Time, d driver.PendingDelivery) { pending[d.Webhook.ID]++ })

@@ -52,7 +52,7 @@ func TestDamagedAlerts(t *testing.T) {
 	}
 }
 
-// A report that changes nothing does not wait for steps that write.
+// A report that changes nothing returns without waiting for steps that write.
 func TestReport_NothingChanges_DoesNotWait(t *testing.T) {
 	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
@@ -69,7 +69,7 @@ func TestReport_NothingChanges_DoesNotWait(t *testing.T) {
 	if err := update("known", "state"); err != nil {
 		t.Fatal(err)
 	}
-	err = s.writer.Run(context.Background(), func(*batch) error { // no other step can write meanwhile
+	err = s.writer.Run(context.Background(), func(*batch) error { // blocks other steps meanwhile
 		return errors.Join(update("known", "state"), update("unknown", ""))
 	})
 	if err != nil {
@@ -101,7 +101,7 @@ func TestAlerts_StepsOfOneBatch_SeeEachOther(t *testing.T) {
 		for range 2 {
 			_, err := s.updateAlert(b, record.Prefixed("acct", "metric"), "acct", func(step *driver.AlertStep) error {
 				found = append(found, string(step.State))
-				step.State = []byte("hard") // as in the file
+				step.State = []byte("hard") // the state that the file has
 				return nil
 			})
 			if err != nil {
@@ -116,8 +116,8 @@ func TestAlerts_StepsOfOneBatch_SeeEachOther(t *testing.T) {
 }
 
 // The test reports a deferrable state of an alert while a step writes another state of the same
-// alert. The later report must win. So it must wait for that step, whose end would otherwise
-// overwrite the deferred state.
+// alert. The later report must win. So the report must wait for the step, which would otherwise
+// overwrite the deferred state when it ends.
 func TestUpdateAlert_DeferredDuringAWrite_IsNotLost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s, err := open(path)
@@ -139,7 +139,7 @@ func TestUpdateAlert_DeferredDuringAWrite_IsNotLost(t *testing.T) {
 	}
 	calls := 0
 	_, err = s.UpdateAlert(t.Context(), "acct", "metric", func(step *driver.AlertStep) error {
-		if calls++; calls == 2 { // the cache makes the first call, the step the second
+		if calls++; calls == 2 { // the cache calls first, then the step
 			go report()
 			<-asked
 		}

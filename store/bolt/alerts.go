@@ -56,7 +56,7 @@ func readAlert(tx *bbolt.Tx, row []byte) alertcache.Alert {
 	return a
 }
 
-// updateAlert is the body of UpdateAlert's transaction.
+// updateAlert does the work of UpdateAlert within a transaction.
 func (s *engine) updateAlert(b *batch, row []byte, account string, change func(*driver.AlertStep) error) (deliveries int, err error) {
 	if b.isErasing(account) {
 		return 0, auth.ErrErasing
@@ -97,8 +97,8 @@ func (s *engine) updateAlert(b *batch, row []byte, account string, change func(*
 	return deliveries, nil
 }
 
-// stateOf returns the alert's state as the steps of the batch see it: including deferred changes
-// and changes by earlier steps of the batch. file is the alert as stored.
+// stateOf returns the alert's current state, including deferred changes and changes by earlier
+// steps of the batch. file is the alert as stored in the file.
 func (s *engine) stateOf(b *batch, row []byte, file alertcache.Alert) []byte {
 	if state, known := b.alerts[string(row)]; known {
 		return state
@@ -106,7 +106,7 @@ func (s *engine) stateOf(b *batch, row []byte, file alertcache.Alert) []byte {
 	return s.alerts.Latest(row, file)
 }
 
-// readableWebhooks returns copies of the account's webhooks, without unreadable ones.
+// readableWebhooks returns copies of the account's webhooks. It omits unreadable webhooks.
 func (s *engine) readableWebhooks(b *batch, account string) []driver.Webhook {
 	var list []driver.Webhook
 	for _, w := range s.accountWebhooks(b, account).list {
@@ -119,8 +119,8 @@ func (s *engine) readableWebhooks(b *batch, account string) []driver.Webhook {
 	return list
 }
 
-// markDue marks all alert series of the account as due. It finds them in the file: a deferred
-// series is there too, because the first state of a series is never deferred.
+// markDue marks all alert series of the account as due. The file has a row for every series,
+// because the first state of a series is never deferred.
 func (s *engine) markDue(b *batch, account string) error {
 	for _, row := range rows.AllKeys(b.tx.Bucket(schema.Alerts), record.Prefixed(account, "")) {
 		b.AfterCommit(func() { s.alerts.MarkDue(row) })
@@ -146,7 +146,7 @@ func (s *engine) DueAlerts(ctx context.Context, limit int) (due []driver.AlertSe
 	return due, nil
 }
 
-// keepAlerts writes all deferred alerts. From then on no alert can be deferred.
+// keepAlerts writes all deferred alerts. From then on, alerts are no longer deferred.
 func (s *engine) keepAlerts() error {
 	rows := s.alerts.Close()
 	if len(rows) == 0 {
@@ -159,11 +159,11 @@ func (s *engine) keepAlerts() error {
 // flushStep is the maximum number of alerts that flushAlerts writes per transaction.
 const flushStep = 64
 
-// flushAlerts writes the alerts that are deferred now. After each transaction, it pauses for as
-// long as the transaction took, because publishers wait while it runs.
+// flushAlerts writes the currently deferred alerts. After each transaction, it pauses for as long
+// as that transaction took, because a transaction blocks publishers.
 func (s *engine) flushAlerts(ctx context.Context) error {
 	rows := s.alerts.Deferred()
-	slices.Sort(rows) // writes rows of the same page together
+	slices.Sort(rows) // so that rows of the same page are written together
 	for step := range slices.Chunk(rows, flushStep) {
 		began := time.Now()
 		if err := s.writeDeferred(ctx, step); err != nil {
@@ -178,7 +178,7 @@ func (s *engine) flushAlerts(ctx context.Context) error {
 	return nil
 }
 
-// writeDeferred writes the deferred alerts with these rows.
+// writeDeferred writes the deferred alerts of the given rows.
 func (s *engine) writeDeferred(ctx context.Context, rows []string) error {
 	for _, row := range rows {
 		defer s.alerts.Writing([]byte(row))()
@@ -189,7 +189,7 @@ func (s *engine) writeDeferred(ctx context.Context, rows []string) error {
 			a := readAlert(b.tx, row)
 			state := s.stateOf(b, row, a)
 			if bytes.Equal(state, a.State) {
-				continue // a later step has written the alert
+				continue // another step has already written the alert
 			}
 			next := alertcache.Alert{Stored: record.EncodeAlert(state), State: state, Due: a.Due}
 			if err := b.Put(schema.Alerts, row, next.Stored); err != nil {

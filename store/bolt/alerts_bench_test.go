@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// BenchmarkReport measures reports that change nothing, which a host makes on every download. Its
-// floor is a locked map from the account to its last report, as a host would keep one itself.
+// BenchmarkReport measures reports that change nothing; a host makes one on every download. The
+// floor is a map with a lock, from the account to its last report, which a host might use instead.
 func BenchmarkReport(b *testing.B) {
 	accounts := 1000
 	if testing.Short() {

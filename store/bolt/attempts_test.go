@@ -14,8 +14,8 @@ import (
 )
 
 // TestFirstAttempts settles deliveries of one segment out of order, in batches of several sizes.
-// Many first attempts are packed. All must be found again, except a first attempt that is not
-// among the last MaxAttempts.
+// Many first attempts are packed. Reads must return every attempt, except first attempts that are
+// not among the delivery's last MaxAttempts.
 func TestFirstAttempts(t *testing.T) {
 	const events = 20
 	s, err := open(filepath.Join(t.TempDir(), "storage.db"))

@@ -18,7 +18,7 @@ func (b *batch) tell(n audit.Entry) error {
 	return b.audit.Append(&n, b.store.clock.Time())
 }
 
-// addAuditEntry stores an audit entry. It skips a zero entry, and an entry whose ID an entry of
+// addAuditEntry stores an audit entry. It skips zero entries, and entries whose ID another entry of
 // the same target already has.
 func (b *batch) addAuditEntry(n *audit.Entry, at time.Time, known auditlog.Known) (added bool, err error) {
 	if n.IsZero() || b.isErasing(n.Account) {
@@ -93,8 +93,8 @@ func (s *engine) TakeAuditEntries(ctx context.Context, numbers []uint64) error {
 	return s.writer.Run(ctx, func(b *batch) error { return b.audit.Take(numbers) })
 }
 
-// An auditLease is the lease for reporting entries. It is kept in memory, because only one process
-// uses the file.
+// An auditLease allows one holder at a time to report audit entries. It is kept in memory, because
+// only one process can use the file.
 type auditLease struct {
 	mu     sync.Mutex
 	holder string

@@ -12,7 +12,7 @@ import (
 )
 
 // BenchmarkAuditEntries counts the bytes written to the file when a single key is created in an
-// account of 1,000: without an audit entry, with an entry, and with a pending entry.
+// account with 1,000 keys: without an audit entry, with an entry, and with a pending entry.
 func BenchmarkAuditEntries(b *testing.B) {
 	for name, entry := range map[string]*audit.Entry{"none": nil, "kept": {}, "pending": {Pending: true}} {
 		b.Run(name, func(b *testing.B) {
@@ -38,7 +38,7 @@ func BenchmarkAuditEntries(b *testing.B) {
 			for i := range 1000 {
 				create(i)
 			}
-			// A service purges regularly, too; purging merges the root bucket.
+			// Purge as a service does regularly, because purging merges the root bucket.
 			if _, err := store.Purge(b.Context(), driver.Purge{Limit: 1000}); err != nil {
 				b.Fatal(err)
 			}

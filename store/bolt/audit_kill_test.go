@@ -18,8 +18,8 @@ import (
 
 func init() { roles["change keys"] = changeKeysForEver }
 
-// The test kills a process that creates, renames and deletes keys from several goroutines. Each
-// change in the file must have its audit entry, and no entry may lack its change.
+// The test kills a process that creates, renames and deletes keys from several goroutines.
+// Afterwards, the file must have an audit entry for each change, and a change for each entry.
 func TestAuditEntries_ProcessKilled_MatchChanges(t *testing.T) {
 	t.Parallel()
 	dir, begun := t.TempDir(), 0
@@ -29,7 +29,7 @@ func TestAuditEntries_ProcessKilled_MatchChanges(t *testing.T) {
 	}
 	s := open(t, dir)
 	defer func() { _ = s.Close() }()
-	there := make(map[string]int) // number of renames by key
+	there := make(map[string]int) // number of renames of each key
 	for after := ""; ; {
 		list, err := s.ListKeys(t.Context(), "acct", driver.ListQuery{After: after, Limit: 1000})
 		if err != nil {

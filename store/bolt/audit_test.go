@@ -13,8 +13,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// The test checks lists of a key's entries. The key's own row holds the number of the last entry
-// while the key exists; before and after, another row does.
+// The test lists the audit entries of a key that is created, deleted and created again. While the
+// key exists, its own row holds the number of the last entry; otherwise another row does.
 func TestListAuditEntries_KeyDeletedAndCreatedAgain_ListsAll(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "storage.db")

@@ -52,7 +52,7 @@ func (s *engine) backup(ctx context.Context, w io.Writer) (info BackupInfo, err 
 	defer func() {
 		release(ctx, temporary)
 		_ = temporary.Close()
-		_ = os.Remove(temporary.Name()) // for systems that could not remove the open file
+		_ = os.Remove(temporary.Name()) // for systems that cannot remove an open file
 	}()
 	_ = os.Remove(temporary.Name()) // so that no file remains if the process is killed
 	if err := s.copyTo(ctx, temporary, &info); err != nil {
@@ -98,20 +98,22 @@ const (
 	copyPage  = 4 << 10   // bytes compared at a time
 	copySync  = 1 << 20   // bytes written before a sync
 	copyFree  = 4 << 20   // bytes freed between syncs
-	copyRest  = 3         // length of a rest, as a multiple of the work before it
+	copyRest  = 3         // duration of a rest, as a multiple of the preceding work
 	copyPause = 50 * time.Millisecond
 
-	leftRoom = 16 << 20 // free bytes a backup must leave: growth step of the database
+	leftRoom = 16 << 20 // bytes a backup must leave free: one growth step of the file
 )
 
-// copyTo writes a consistent copy of the file, of a state after the call began, and syncs it.
+// copyTo writes a consistent copy of the database file into the file to, and syncs to. The copy
+// includes all changes committed before the call.
 //
-// A read transaction keeps bbolt from reusing pages. If one spanned the whole copy, the file would
-// grow with every write meanwhile. So copyTo first copies twice without a transaction, slowly
-// enough to leave the disk to publishers; the second pass copies only what changed during the
-// first. The result is almost complete, but inconsistent. Then copyTo opens a transaction,
-// compares the file with the copy, and rewrites the parts that differ. This last step takes about
-// as long as reading the file, which is cached by then unless it is larger than the memory.
+// While a read transaction is open, bbolt cannot reuse freed pages. If one transaction spanned the
+// whole copy, every write meanwhile would make the file larger. So copyTo first copies twice
+// without a transaction, slowly enough to leave the disk to publishers; the second pass copies only
+// the changes made during the first. The result is almost complete, but inconsistent. Then copyTo
+// opens a transaction, compares the file with the copy, and rewrites the parts that differ. This
+// last step takes about as long as reading the file, which is cached by then unless it is larger
+// than the memory.
 func (s *engine) copyTo(ctx context.Context, to *os.File, info *BackupInfo) error {
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -127,7 +129,7 @@ func (s *engine) copyTo(ctx context.Context, to *os.File, info *BackupInfo) erro
 			return err
 		}
 	}
-	if err := s.markCopy(ctx); err != nil { // otherwise an older file could seem newer
+	if err := s.markCopy(ctx); err != nil { // otherwise an older copy could seem newer
 		return err
 	}
 	if err := s.copyChanged(ctx, to, info); err != nil {
@@ -184,7 +186,7 @@ func (s *engine) copySlowly(ctx context.Context, to *os.File, size int64) error 
 	return nil
 }
 
-// rest pauses for copyRest times the time elapsed since began, at most copyPause.
+// rest pauses for copyRest times the time elapsed since began, but at most copyPause.
 func rest(ctx context.Context, began time.Time) error {
 	select {
 	case <-time.After(min(copyRest*time.Since(began), copyPause)):
@@ -194,10 +196,10 @@ func rest(ctx context.Context, began time.Time) error {
 	}
 }
 
-// release frees the disk space of a copy that is about to be removed: it truncates the copy step
-// by step, and rests after each. On ext4 with the option discard, a journal commit waits until the
-// disk has discarded the freed space, and so does a publisher's sync: 0.2 s for 256 MiB freed at
-// once.
+// release frees the disk space of a copy that is about to be removed: it truncates the copy step by
+// step, and rests after each step. On ext4 with the mount option discard, a journal commit waits
+// until the disk has discarded the freed space, and a publisher's sync waits for that commit. If
+// 256 MiB were freed at once, the wait would be 0.2 s.
 func release(ctx context.Context, copied *os.File) {
 	info, err := copied.Stat()
 	if err != nil {
@@ -240,9 +242,9 @@ func (s *engine) copyChanged(ctx context.Context, to *os.File, info *BackupInfo)
 	return to.Truncate(tx.Size())
 }
 
-// A changeWriter writes only those parts of its input that differ from the file. It syncs the file
-// every copySync bytes: a publisher's sync may also wait for unsynced pages of the copy (on ext4,
-// when it commits the journal).
+// A changeWriter writes only the parts of its input that differ from the file. It syncs the file
+// every copySync bytes, because a publisher's sync may have to wait for unsynced pages of the copy
+// (on ext4, when the sync commits the journal).
 type changeWriter struct {
 	ctx      context.Context
 	to       *os.File

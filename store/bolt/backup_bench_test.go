@@ -18,10 +18,10 @@ import (
 )
 
 // BenchmarkBackup backs up a file of 1 GiB (64 MiB with -short) while 1,000 events a second are
-// published. Five turns with a backup alternate with turns of the same length without one. It
-// compares the median and the 99th percentile of a publisher's waiting time ("x/p50" and "x/p99",
-// medians of the turns). It also reports how much more the file grew in a turn with a backup
-// ("%grown"), and the maximum of additional memory in use ("MiB").
+// published. Five turns with a backup alternate with turns of the same length without a backup.
+// BenchmarkBackup compares the median and the 99th percentile of a publisher's waiting time
+// ("x/p50" and "x/p99", medians of the turns). It also reports how much more the file grew in a
+// turn with a backup ("%grown"), and the maximum additional memory in use ("MiB").
 //
 //	go test -run '^$' -bench Backup -benchtime 1x -timeout 20m ./store/bolt
 func BenchmarkBackup(b *testing.B) {
@@ -85,11 +85,11 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// A turn holds the measurements of one turn.
+// A turn holds the measurements of one turn of [BenchmarkBackup].
 type turn struct{ p50, p99, grown, memory float64 }
 
-// publishDuring publishes 1,000 events a second while do runs. It does not wait for earlier
-// events.
+// publishDuring publishes 1,000 events a second while do runs. It starts each event on time, even
+// if earlier events are not stored yet.
 func publishDuring(b *testing.B, path string, publish func([]byte) error, body []byte, do func()) (t turn, took time.Duration) {
 	done := make(chan time.Duration)
 	before, heap := sizeOf(b, path), heapInUse()

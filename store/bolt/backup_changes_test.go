@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The test checks copies that differ in random pages, and copies that are too short.
+// The test writes over copies that differ in random pages, and over copies that are too short.
 func TestChangeWriter_SomePagesDiffer_WritesOnlyThese(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(29, 6))
@@ -48,7 +48,7 @@ func TestChangeWriter_SomePagesDiffer_WritesOnlyThese(t *testing.T) {
 	}
 }
 
-// An aborted backup does not wait for the release of its copy.
+// When its context ends, release stops, so that an aborted backup returns at once.
 func TestRelease_ContextEnds_LeavesTheRest(t *testing.T) {
 	t.Parallel()
 	ended, end := context.WithCancel(t.Context())

@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/internal/boltoption"
 )
 
-// Backup keeps free the disk space that the host needs. It returns an error before it writes
-// anything, or as soon as others have used up the space.
+// Backup leaves the host the disk space that it needs. If there is too little space, Backup returns
+// an error before it writes; if the space shrinks meanwhile, Backup stops with an error.
 func TestBackup_LittleSpace_LeavesItToPublishers(t *testing.T) {
 	dir := t.TempDir()
 	var freeRoom func(*os.File) (int64, bool)

@@ -51,7 +51,7 @@ func publishTo(s store.Store, id string) error {
 }
 
 // TestBackup makes several backups at once while events are published to the file. Each copy must
-// contain everything acknowledged before the call of Backup.
+// contain every event acknowledged before Backup was called.
 func TestBackup(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir).(*bolt.Store)
@@ -176,7 +176,7 @@ func TestBackup_Fails_LeavesNoFile(t *testing.T) {
 	s := open(t, dir).(*bolt.Store)
 	defer func() { _ = s.Close() }()
 	for i := range 50 {
-		if err := publishTo(s, fmt.Sprint(strings.Repeat("x", 100), i)); err != nil { // more in total than one copied chunk
+		if err := publishTo(s, fmt.Sprint(strings.Repeat("x", 100), i)); err != nil { // in total more than a copied chunk
 			t.Fatal(err)
 		}
 	}
@@ -212,7 +212,7 @@ func TestBackup_Fails_LeavesNoFile(t *testing.T) {
 	}
 }
 
-// A slow writer does not keep pages of the file from being reused.
+// While Backup waits for a slow writer, the store can reuse freed pages of the file.
 func TestBackup_SlowWriter_PagesAreReused(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir).(*bolt.Store)
@@ -234,7 +234,7 @@ func TestBackup_SlowWriter_PagesAreReused(t *testing.T) {
 		once.Do(func() {
 			before = sizeOf(t, filepath.Join(dir, "storage.db"))
 			for range 100 {
-				scan() // 64 KiB each
+				scan() // writes 64 KiB
 			}
 			after = sizeOf(t, filepath.Join(dir, "storage.db"))
 		})
@@ -293,7 +293,7 @@ func TestBackupRemovesLeftovers(t *testing.T) {
 	onlyTheFile(t, dir)
 }
 
-// A halted store can be backed up, and a closed store cannot.
+// Backup works on a halted store, and fails on a closed store.
 func TestBackup_HaltedStore_Succeeds(t *testing.T) {
 	var disk boltfault.Disk
 	s := openWith(t, t.TempDir(), disk.Option).(*bolt.Store)

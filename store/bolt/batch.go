@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/parking"
 )
 
-// A batch is the state shared by the steps of one transaction. Some rows change in many steps and
-// are written once, by Flush. A step must call Flush before it reads such rows.
+// A batch is the state shared by the steps of one transaction. Rows that many steps change are kept
+// in memory and written by Flush; a step must call Flush before it reads such rows.
 type batch struct {
 	*groupcommit.Tx
 	store   *engine
@@ -22,11 +22,11 @@ type batch struct {
 
 	keyRows *keyRows
 
-	// alerts are the alert states as of the last step that changed them, by row. The alert cache
-	// gets them after the commit.
+	// alerts holds the alert states set by steps of the batch, by row. They enter the alert cache
+	// after the commit.
 	alerts map[string][]byte
 
-	closed map[string]bool // accounts whose erasure has begun
+	closed map[string]bool // accounts whose erasure began in this batch
 }
 
 // newBatch returns an empty batch. Only one exists at a time.

@@ -21,8 +21,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// Steps sharing a commit see rows that earlier steps have left in memory, even if these rows take
-// several segments.
+// A step sees the rows that earlier steps of the same commit keep in memory, even if these rows
+// fill several segments.
 func TestBatch_LaterStep_SeesEarlierRows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s, err := open(path)
@@ -51,7 +51,7 @@ func TestBatch_LaterStep_SeesEarlierRows(t *testing.T) {
 	}
 	enqueue(0) // publishes the first event again
 	enqueue(events - 1)
-	then(func(b *batch) error { // makes the skipped delivery pending
+	then(func(b *batch) error { // redelivers the skipped delivery
 		return s.redeliver(b, "acct", "wh0", testEvent(events-1, 0).ID)
 	})
 	then(func(b *batch) error { return s.deleteWebhook(b, "acct", "wh2", nil) })
@@ -97,8 +97,8 @@ func TestBatch_LaterStep_SeesEarlierRows(t *testing.T) {
 	}
 }
 
-// The test checks that a purge ends a delivery that an earlier step of the same batch has made
-// pending, and that the next batch repeats what an undone batch has purged.
+// The test checks that a purge ends a delivery that became pending in an earlier step of the same
+// batch. If that batch is undone, the next batch must purge the delivery again.
 func TestBatch_Purge_EndsDeliveryOfEarlierStep(t *testing.T) {
 	s := openTemp(t)
 	for i := range 2 { // the first webhook is inactive
@@ -134,8 +134,8 @@ func TestBatch_Purge_EndsDeliveryOfEarlierStep(t *testing.T) {
 	}
 }
 
-// A claim returns the webhook that readers of the file see, even after claims during the same
-// commit have returned its old version.
+// A claim returns the version of the webhook that readers of the file see, even if claims earlier
+// in the same commit returned the old version.
 func TestClaim_DuringCommit_ReturnsVisibleWebhook(t *testing.T) {
 	s := openTemp(t)
 	webhook := testWebhook(1)
@@ -173,7 +173,7 @@ func TestClaim_DuringCommit_ReturnsVisibleWebhook(t *testing.T) {
 	claim(after)
 }
 
-// Deliveries can still be claimed if the purge that was to end them failed.
+// If a purge fails, the deliveries that it would have ended can still be claimed.
 func TestPurge_Fails_DeliveriesStayClaimable(t *testing.T) {
 	s := openTemp(t)
 	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
@@ -194,7 +194,8 @@ func TestPurge_Fails_DeliveriesStayClaimable(t *testing.T) {
 	}
 }
 
-// An event published by a failing step is gone, also from the memory that the next batch uses.
+// If a step fails, the event that it published is removed, even from memory that the next batch
+// reuses.
 func TestBatch_Undone_EventIsGone(t *testing.T) {
 	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
@@ -214,7 +215,7 @@ func TestBatch_Undone_EventIsGone(t *testing.T) {
 	if err != failed {
 		t.Fatal(err)
 	}
-	for i, want := range []int{1, 1} { // first the same ID, then another
+	for i, want := range []int{1, 1} { // first the same ID, then a different one
 		if n, err := s.Enqueue(t.Context(), testEvent(1+i, 100)); n != want || err != nil {
 			t.Errorf("Enqueue = %d, %v", n, err)
 		}
@@ -226,8 +227,8 @@ func TestBatch_Undone_EventIsGone(t *testing.T) {
 }
 
 // The test publishes an event for a webhook, deletes the webhook and creates it again, in one
-// batch. The new webhook must be created after the rows of the event's delivery are gone, and must
-// not get the event.
+// batch. The new webhook must be created only after the rows of the event's delivery have been
+// removed, and must not get the event.
 func TestBatch_WebhookDeletedAndRecreated_GetsNoOldEvent(t *testing.T) {
 	testbubble.Run(t, testWebhookMadeAgainInABatch)
 }
@@ -258,7 +259,7 @@ func testWebhookMadeAgainInABatch(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		synctest.Wait() // until it waits for the commit
+		synctest.Wait() // until the goroutine waits for the commit
 	}
 	close(end)
 	done.Wait()

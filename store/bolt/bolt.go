@@ -50,20 +50,20 @@ type engine struct {
 	db       *bbolt.DB
 	file     *os.File // the open file of db; Backup reads it
 	options  boltoption.Options
-	dataKey  *signing.DataKey // nil: secrets are stored in plain text
-	observer *observer        // nil: none
+	dataKey  *signing.DataKey // nil if secrets are stored in plain text
+	observer *observer        // nil if there is no observer
 	writer   *groupcommit.Writer[*batch]
 	alerts   *alertcache.Cache
 
 	feed       feed.Feed
-	delivering chan struct{} // capacity 1: held by the running Deliver
+	delivering chan struct{} // semaphore of capacity 1, held by the running Deliver
 	closing    chan struct{} // closed by Close
 	closeOnce  sync.Once
 	sweeper    sweeper
 
 	log *eventlog.Log
 
-	// Cached rows; package mirror has the rules.
+	// Caches of rows. The documentation of package mirror has the rules for their use.
 	keyRows     *keyRows
 	webhookRows *webhookRows
 	accountRows *accountRows
@@ -96,13 +96,15 @@ var (
 type Option func(*boltoption.Options)
 
 // Sealed encrypts the webhooks' signing secrets with a data key. The file stores the data key in
-// sealed form; sealer seals and opens it. A sealer is a [signing.Keyring], or the host's own
-// [signing.Sealer] on a key management service. [Open] calls the sealer, encrypts secrets that are
-// still in plain text, and seals the data key again if the sealer reports that the seal is stale.
+// sealed form; sealer seals and opens it. A sealer is a [signing.Keyring], or a [signing.Sealer]
+// that the host implements with a key management service. [Open] calls the sealer, encrypts secrets
+// that are still in plain text, and seals the data key again if the sealer reports that the seal is
+// stale.
 //
-// To replace a key of a Keyring, put the new key before the old one, open the file once, and
-// remove the old key. A backup needs the key with which it was made. Free pages of the file may
-// contain secrets in plain text until they are reused. A sealed file stays sealed.
+// To replace a key of a Keyring, put the new key before the old one, open the file once, and remove
+// the old key. Opening a backup requires the key that was in use when the backup was made. Free
+// pages of the file may contain secrets in plain text until they are reused. A sealed file stays
+// sealed.
 func Sealed(sealer signing.Sealer) Option {
 	return func(o *boltoption.Options) { o.Sealer = sealer }
 }
@@ -133,7 +135,7 @@ func open(path string, options ...Option) (*engine, error) {
 		Read: s.readAlert, Erasing: s.erasing.has, Halted: func() bool { return s.writer.Halted() != nil },
 	})
 	s.delivering, s.sweeper.turn, s.closing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
-	// A damaged page may point outside the file: reading there panics. prepare and pagefile.Open
+	// A damaged page may point outside the file. Reading there panics; prepare and pagefile.Open
 	// turn the panic into an error.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	until := time.Now().Add(o.Wait)
@@ -212,8 +214,9 @@ func (s *engine) prepare(file *os.File) (err error) {
 	return s.loadClock(logWriter.LastPublished())
 }
 
-// loadCursors reads the key that encrypts the file's cursors, or creates it. A restored file has a
-// different key than its backup, so that it refuses cursors from before.
+// loadCursors reads the key that encrypts the file's cursors, or creates it. The key of a restored
+// file differs from the key of its backup, so that the restored file rejects cursors issued before
+// the restore.
 func (s *engine) loadCursors() error {
 	known := false
 	err := s.db.View(func(tx *bbolt.Tx) error {
@@ -231,8 +234,8 @@ func (s *engine) loadCursors() error {
 	return s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(schema.Meta).Put(schema.MetaCursors, s.cursors[:]) })
 }
 
-// ended is called after each transaction, before the next one begins. done reports whether it was
-// committed.
+// ended is called after each transaction, before the next one begins. done reports whether the
+// transaction was committed.
 func (s *engine) ended(done bool) {
 	s.parking.Ended(done)
 	ending := mirror.Applied
@@ -292,8 +295,8 @@ func (s *engine) view(ctx context.Context) (*bbolt.Tx, error) {
 	return tx, nil
 }
 
-// done ends a read transaction. If the caller panics, done turns the panic into an error. faults
-// is the result of a call of [catchFaults] before the first read.
+// done ends a read transaction. If the caller panics, done turns the panic into an error. faults is
+// the result of [catchFaults], which the caller calls before the first read.
 func (s *engine) done(tx *bbolt.Tx, faults bool, err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("read %s: panic: %v", s.db.Path(), p)

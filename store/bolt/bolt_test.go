@@ -12,8 +12,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// open opens the file in dir. At the end of the test, it verifies the file, and restores a backup
-// of it: of the open store if the test has not closed it, otherwise of the closed file.
+// open opens the file in dir. At the end of the test, it verifies the file, makes a backup and
+// restores it. The backup is made by the store if it is still open, and is otherwise a copy of the
+// closed file.
 func open(t *testing.T, dir string) store.Store { return openWith(t, dir) }
 
 // openWith is open with options.

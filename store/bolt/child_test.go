@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/internal/testdir"
 )
 
-// Some tests need a separate process, to kill it or to limit its resources. The test binary then
-// runs itself, with the name of a role in the environment variable roleVariable.
+// roleVariable is the environment variable that selects a role for the test binary. Tests that kill
+// a process or limit its resources run the test binary as a child with a role.
 const roleVariable = "STORAGEAPI_BOLT_TEST_ROLE"
 
 var roles = map[string]func(path string) error{
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// child returns a command that plays the role on the file in dir.
+// child returns a command that runs the test binary in the given role, for the file in dir.
 func child(t *testing.T, role, dir string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], filepath.Join(dir, "storage.db"))
 	cmd.Env = append(os.Environ(), roleVariable+"="+role)

@@ -65,8 +65,8 @@ func (s *engine) markCopies(b *batch) error {
 	return s.mark(b, 0)
 }
 
-// markCopy marks the clock before a copy is made. A halted store cannot write the mark, which is
-// harmless: it writes nothing else that would be missing in the copy.
+// markCopy marks the clock before a copy is made. A halted store cannot write the mark. This is
+// harmless, because it writes nothing else either, so the copy cannot become outdated.
 func (s *engine) markCopy(ctx context.Context) error {
 	err := s.writer.Run(ctx, func(b *batch) error { return s.mark(b, 0) })
 	if errors.Is(err, store.ErrReadOnly) {
@@ -76,5 +76,6 @@ func (s *engine) markCopy(ctx context.Context) error {
 }
 
 // Doubt returns how much of the elapsed system time a clock jump may have added: see
-// [capability.Set]. If the file was closed for more than an hour, that time is doubted for a day.
+// [capability.Set]. If the file was closed for more than an hour, all of that time counts as
+// doubtful for a day.
 func (s *engine) Doubt() time.Duration { return s.clock.Doubt() }

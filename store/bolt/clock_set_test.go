@@ -16,8 +16,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// The test sets the clock ahead. A purge must end no pending delivery before the clock has been
-// ahead for a day, and none at all if the clock is corrected within the day.
+// The test sets the clock ahead. For a day, purges must not end any pending delivery; if the clock
+// is corrected within that day, they must never end one.
 func TestClock_SetAhead_PurgeEndsNothingForADay(t *testing.T) {
 	const day, ahead = 24 * time.Hour, 31 * 24 * time.Hour
 	for name, right := range map[string]bool{"for a day": false, "for an hour": true} {
@@ -69,9 +69,9 @@ func TestClock_SetAhead_PurgeEndsNothingForADay(t *testing.T) {
 	}
 }
 
-// The test postpones deliveries while the clock is wrong. They must become due at the intended
-// time, even if the clock is corrected or the store restarted meanwhile. The due time shown must be
-// that time on the system clock of the moment.
+// The test postpones deliveries while the clock is wrong. The deliveries must become due after the
+// intended delay, even if the clock is corrected or the store is restarted meanwhile. The due time
+// in lists must follow the current system clock.
 func TestDue_ClockCorrected_KeepsIntendedTime(t *testing.T) {
 	const retry = time.Hour
 	for name, ahead := range map[string]time.Duration{"ahead": 365 * 24 * time.Hour, "back": -365 * 24 * time.Hour} {
@@ -142,8 +142,8 @@ func TestDue_ClockCorrected_KeepsIntendedTime(t *testing.T) {
 	}
 }
 
-// The test publishes events while the clock is weeks behind. A purge must not treat pending events
-// published before that as old.
+// The test publishes a few old events, and then more events, some of them while the clock is weeks
+// behind. A purge must end only the old events.
 func TestPurge_ClockWasBehind_KeepsEarlierEvents(t *testing.T) {
 	const day, old, part = 24 * time.Hour, 5, 100
 	testbubble.Run(t, func(t *testing.T) {
@@ -174,8 +174,8 @@ func TestPurge_ClockWasBehind_KeepsEarlierEvents(t *testing.T) {
 }
 
 // The test stores events and audit entries while the clock is a year ahead, for less than a day.
-// Later events and entries must still be purged in time, together with those of the year ahead.
-// Earlier ones must not be purged early.
+// Events and entries stored later must still be purged on time, together with the wrongly dated
+// ones. Events and entries stored earlier must not be purged too early.
 func TestRetention_EventsFromClockAYearAhead_ArePurgedOnTime(t *testing.T) {
 	const day, year = 24 * time.Hour, 365 * 24 * time.Hour
 	for name, restarts := range map[string]bool{"in one process": false, "in processes one after the other": true} {
@@ -225,7 +225,7 @@ func TestRetention_EventsFromClockAYearAhead_ArePurgedOnTime(t *testing.T) {
 				}
 				store()
 				system.RunAhead(year)
-				for range 3 { // restart each time, now with the right clock
+				for range 3 { // restart each time, with the correct clock
 					store()
 					system.RunAhead(year)
 				}
@@ -241,7 +241,7 @@ func TestRetention_EventsFromClockAYearAhead_ArePurgedOnTime(t *testing.T) {
 				if got := kept(); got != 1 {
 					t.Errorf("27 days later %d are purged, want 1", got)
 				}
-				time.Sleep(day) // now the first event after them has expired, too
+				time.Sleep(day) // the next event has expired, too
 				if got := kept(); got != 5 {
 					t.Errorf("28 days later %d are purged, want 5", got)
 				}
@@ -262,7 +262,7 @@ func TestRetention_EventsFromClockAYearAhead_ArePurgedOnTime(t *testing.T) {
 	}
 }
 
-// A step notices a corrected clock if the step that noticed it before has failed.
+// If a step notices that the clock was corrected, and then fails, the next step notices it again.
 func TestPublish_AfterFailedTransaction_UsesCorrectedClock(t *testing.T) {
 	const day, year = 24 * time.Hour, 365 * 24 * time.Hour
 	testbubble.Run(t, func(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// The test closes a file and opens it again with a clock a day earlier or later than at its last
-// use. (All bubbles begin at the same time.) Retries that were due in five minutes must come within
-// five minutes, each once.
+// The test closes a file and opens it again with a clock that is a day earlier or later than when
+// it was last used. (All bubbles begin at the same time.) Retries that were due in five minutes
+// must be made within five minutes, and only once each.
 func TestClock_SetBetweenRuns_RetriesComeOnTime(t *testing.T) {
 	const day, retry, events = 24 * time.Hour, 5 * time.Minute, 20
 	for name, clock := range map[string]struct{ first, second time.Duration }{
@@ -46,7 +46,7 @@ func TestClock_SetBetweenRuns_RetriesComeOnTime(t *testing.T) {
 	}
 }
 
-// at opens the file in a new bubble, the given time after the begin of the bubble.
+// at starts a new bubble, waits for the duration after, and opens the file.
 func at(t *testing.T, after time.Duration, path string, use func(*testing.T, *bolt.Store)) {
 	t.Helper()
 	testbubble.Run(t, func(t *testing.T) {
@@ -70,7 +70,8 @@ func enqueue(t *testing.T, s *bolt.Store, i int) {
 	}
 }
 
-// settleAll claims the due deliveries and settles them. It fails unless their number is want.
+// settleAll claims the due deliveries and settles them. It fails the test unless their number is
+// want.
 func settleAll(t *testing.T, s *bolt.Store, want int, outcome driver.Effect, after time.Duration) {
 	t.Helper()
 	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 1000)
@@ -89,8 +90,9 @@ func settleAll(t *testing.T, s *bolt.Store, want int, outcome driver.Effect, aft
 	}
 }
 
-// The test publishes one event while the clock is a year ahead, between runs with the right clock.
-// Waiting retries may come early, but only once.
+// The test runs the store with the right clock, then publishes one event with a clock that is a
+// year ahead, and then runs with the right clock again. Scheduled retries may be made early, but
+// only once.
 func TestClock_WasAYearAhead_RetriesComeOnce(t *testing.T) {
 	const events, hour = 20, time.Hour
 	path := filepath.Join(t.TempDir(), "storage.db")
@@ -114,9 +116,9 @@ func TestClock_WasAYearAhead_RetriesComeOnce(t *testing.T) {
 	at(t, 25*hour, path, func(t *testing.T, s *bolt.Store) { settleAll(t, s, events+1, driver.Deliver, 0) })
 }
 
-// The test opens a file after a long time. Only the clock shows how long the file was closed, and
-// the clock may have been set. So for a day, no pending delivery may end, but due deliveries are
-// delivered.
+// The test opens a file that was closed for a long time. Only the system clock shows for how long,
+// and the clock may be wrong. So for a day, pending deliveries must not expire, but due deliveries
+// must be delivered.
 func TestOpen_AfterLongAbsence_EndsNothingForADay(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, test := range map[string]struct {

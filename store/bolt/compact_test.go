@@ -127,7 +127,7 @@ func TestCompact(t *testing.T) {
 	}
 }
 
-// Compact returns the reason if it cannot compact a file, and leaves no other file.
+// If Compact cannot compact a file, its error says why, and it leaves no new file.
 func TestCompact_Impossible_ReturnsReason(t *testing.T) {
 	t.Parallel()
 	src := filled(t)

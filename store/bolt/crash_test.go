@@ -23,8 +23,7 @@ import (
 var kills = flag.Int("kills", 20, "how often TestKill kills its child")
 
 // TestKill repeatedly kills a process that creates keys and publishes events from several
-// goroutines in the same file. The file must contain everything that was acknowledged to the
-// process.
+// goroutines in the same file. The file must contain every acknowledged change.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -77,7 +76,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// publishForEver creates keys and publishes events. It prints a line when each is acknowledged.
+// publishForEver creates keys and publishes events. It prints a line for each acknowledgment.
 func publishForEver(path string) error {
 	s, err := bolt.Open(path)
 	if err != nil {

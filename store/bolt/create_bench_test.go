@@ -14,8 +14,8 @@ import (
 )
 
 // BenchmarkCreateKey measures how much a limit and an idempotency key add to the time to create a
-// key. 64 creators work at a time, with fsync, in an account of 10,000 keys. The result is the
-// median time that a creator waits. The three variants take turns.
+// key. With fsync, 64 goroutines create keys concurrently in an account with 10,000 keys. The
+// result is the median time to create a key. The three variants take turns.
 func BenchmarkCreateKey(b *testing.B) {
 	const creators, each = 64, 5
 	store, err := bolt.Open(filepath.Join(b.TempDir(), "keys.db"))

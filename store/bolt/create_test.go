@@ -9,8 +9,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt"
 )
 
-// TestCreate checks that a new file appears when it is complete, without any other file, even if a
-// crash has left files of an earlier attempt.
+// TestCreate checks that a new file appears only when it is complete, and that no other file
+// remains, even if a crash left files of an earlier attempt.
 func TestCreate(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, ".storage.db.123"), make([]byte, 4097), 0o600); err != nil {
@@ -25,8 +25,8 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// The test opens a new file from several goroutines. One must get it; the others must find it
-// locked.
+// The test opens a new file from several goroutines. One goroutine must open it; the others must
+// get an error because the file is locked.
 func TestCreate_Concurrent_OneGetsTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	var mu sync.Mutex

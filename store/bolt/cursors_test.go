@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A cursor stays valid after a restart, only in the same file.
+// A cursor stays valid after a restart, but is invalid in any other file.
 func TestCursors_AfterRestart_StayValid(t *testing.T) {
 	dir := t.TempDir()
 	seal := func(name string) (text string, decode func(string) (uint64, bool)) {

@@ -17,7 +17,7 @@ import (
 )
 
 // The test overwrites the first page of each bucket in turn, and uses the file. bbolt panics on
-// such pages; the store must not.
+// such pages; the store must return errors.
 func TestDamagedPages_ReturnErrors(t *testing.T) {
 	t.Parallel()
 	good := filepath.Join(t.TempDir(), "good.db")
@@ -170,8 +170,8 @@ func TestDamagedPendingRecordStartsOver(t *testing.T) {
 	}
 }
 
-// TestFlippedBytes damages a file that was not closed. Open or the store's methods must return
-// errors. They must not panic or end the process, even if damaged data points outside the file.
+// TestFlippedBytes damages a file that was not closed. Open and the store's methods may return
+// errors, but must not panic or end the process, even if damaged data points outside the file.
 func TestFlippedBytes(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "storage.db")
@@ -189,7 +189,7 @@ func TestFlippedBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	file, err := os.ReadFile(path) // read while open: as after a kill
+	file, err := os.ReadFile(path) // read while open, as if the process were killed
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestFlippedBytes(t *testing.T) {
 	path = filepath.Join(t.TempDir(), "damaged.db")
 	for page := 2; page < used; page++ {
 		if binary.NativeEndian.Uint64(file[page*pageSize:]) != uint64(page) {
-			continue // an overflow page of the previous page
+			continue // part of the previous page, which overflows
 		}
 		for _, at := range []int{8, 10, 20, 24, 27} { // page flags, count; position and sizes of the first element
 			damaged := append([]byte(nil), file...)

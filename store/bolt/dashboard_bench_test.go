@@ -20,7 +20,7 @@ import (
 )
 
 // BenchmarkDashboard measures the rendering of pages, without the network. The file has a million
-// keys, of one account or of many, and 10,000 deliveries of the webhook. The pages are lists of 50
+// keys, of one account or of many, and 10,000 deliveries to one webhook. The pages are lists of 50
 // keys, of 50 deliveries and of 20 webhooks with their health, and the page of the webhook. The
 // target is 10 ms for the lists of 50.
 func BenchmarkDashboard(b *testing.B) {
@@ -86,7 +86,7 @@ func BenchmarkDashboard(b *testing.B) {
 	}
 }
 
-// publishAndSettle publishes events to acct_0 and settles their deliveries. One in ten becomes
+// publishAndSettle publishes events to acct_0 and settles their deliveries. One in ten ends as
 // dead.
 func publishAndSettle(b *testing.B, api *storageapi.Handler, store *bolt.Store, events int) {
 	b.Helper()

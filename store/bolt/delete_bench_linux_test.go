@@ -24,10 +24,11 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// BenchmarkDelete deletes a webhook with 1 M pending deliveries, half of which have had an
-// attempt. Then it purges as a service does, until their rows are gone. It measures the processor
-// time, in milliseconds, for which the deletion and the longest other step hold the writer. It
-// also measures how long publishing to other webhooks takes before and meanwhile (p50).
+// BenchmarkDelete deletes a webhook with 1 M pending deliveries, half of which have had an attempt.
+// Then it purges as a service does, until the rows of the deliveries are removed. It reports how
+// much processor time, in milliseconds, the deletion and the longest other step use while they hold
+// the writer. It also reports how long publishing to other webhooks takes (p50), before the
+// deletion and during it.
 func BenchmarkDelete(b *testing.B) {
 	pending := 1_000_000
 	if testing.Short() {
@@ -58,8 +59,8 @@ func BenchmarkDelete(b *testing.B) {
 	}
 }
 
-// BenchmarkExpire measures a purge that ends 1000 pending deliveries of a webhook that is off and
-// has 200,000 deliveries to retry.
+// BenchmarkExpire measures a purge that ends 1000 pending deliveries. Their webhook is off, and has
+// 200,000 deliveries that wait for a retry.
 func BenchmarkExpire(b *testing.B) {
 	pending := 200_000
 	if testing.Short() {
@@ -71,7 +72,7 @@ func BenchmarkExpire(b *testing.B) {
 	}
 	defer func() { _ = s.Close() }()
 	makePending(b, s, 0, pending)
-	for fresh := true; fresh; { // deliveries without an attempt would be too easy
+	for fresh := true; fresh; { // first expire the cheaper deliveries without an attempt
 		if _, err := s.Purge(b.Context(), driver.Purge{Payloads: time.Now(), Limit: 1000}); err != nil {
 			b.Fatal(err)
 		}
@@ -197,7 +198,7 @@ func deleteMeanwhile(b *testing.B, s *engine, account int) (before, during, swep
 			if more, err = s.Purge(b.Context(), driver.Purge{Limit: 1000}); err != nil {
 				b.Fatal(err)
 			}
-			time.Sleep(4 * time.Since(step)) // a service pauses as long
+			time.Sleep(4 * time.Since(step)) // as a service pauses
 		}
 		swept = time.Since(begun).Seconds()
 	})
@@ -249,7 +250,7 @@ func publishBeside(b *testing.B, s *engine, do func()) (before, during []time.Du
 	return before, during
 }
 
-// quantile returns the given percentile of sorted times, in µs.
+// quantile returns a percentile of sorted times, in µs.
 func quantile(sorted []time.Duration, percent int) float64 {
 	return float64(sorted[len(sorted)*percent/100].Nanoseconds()) / 1000
 }

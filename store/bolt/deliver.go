@@ -83,12 +83,13 @@ type pager struct {
 	scheduler driver.Scheduler
 	left      feed.Ranges // numbers still to read
 	bounded   bool        // left ends at the last number that was assigned when Deliver began
-	troubled  bool        // Trouble was reported
+	troubled  bool        // whether Trouble was called with an error
 	page      []driver.PendingDelivery
 }
 
-// read reports a page. It returns the pause before the next page, and whether there is one. If one
-// bucket is unreadable, read still reads the other.
+// read reads a page and adds its deliveries to the scheduler. It returns the pause before the next
+// page; more is false if there is no next page. If one bucket is unreadable, read still reads the
+// other.
 func (p *pager) read(ctx context.Context) (pause time.Duration, more bool) {
 	began := time.Now()
 	failed := false
@@ -141,7 +142,7 @@ func (p *pager) readPage(ctx context.Context, bucket int) (err error) {
 // newPendingReader returns a reader that calls visit with each pending delivery whose webhook
 // exists. version must be the version of webhookRows from before tx began.
 func (s *engine) newPendingReader(tx *bbolt.Tx, version uint64, visit func(driver.PendingDelivery)) *eventlog.PendingReader {
-	hooks := make(map[string]*driver.Webhook) // nil means deleted, or the account is being erased
+	hooks := make(map[string]*driver.Webhook) // nil if deleted, or if its account is being erased
 	return &eventlog.PendingReader{View: s.log.View(tx), Now: time.Now(), Visit: func(webhook []byte, d driver.PendingDelivery) {
 		w, known := hooks[string(webhook)]
 		if !known {

@@ -31,7 +31,7 @@ func recorded(t *testing.T, s *engine) *storetest.Recorder {
 	return r
 }
 
-// awaitReports waits until n reports of the method have been made.
+// awaitReports waits until the Recorder has n reports of the method, and returns them.
 func awaitReports(t *testing.T, r *storetest.Recorder, method string, n int) (list []storetest.Report) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -51,8 +51,8 @@ func awaitReports(t *testing.T, r *storetest.Recorder, method string, n int) (li
 	return list
 }
 
-// The test damages the rows of deliveries to be retried. Deliver must still report deliveries
-// without attempts, and newly published ones.
+// The test damages the rows of deliveries that wait for a retry. Deliver must still report
+// deliveries without attempts, and newly published deliveries.
 func TestDeliver_DamagedPage_ReportsTroubleAndNewDeliveries(t *testing.T) {
 	const events, retried = 300, 250
 	path := filepath.Join(t.TempDir(), "storage.db")
@@ -79,7 +79,8 @@ func TestDeliver_DamagedPage_ReportsTroubleAndNewDeliveries(t *testing.T) {
 	awaitReports(t, r, "Add", events-retried+1)
 }
 
-// The pages of both buckets leave no gaps while events are published.
+// Deliver reports each delivery exactly once, even if events are published while it reads the pages
+// of both buckets.
 func TestDeliver_PublishingDuringPages_ReportsEachOnce(t *testing.T) {
 	const before, retried, meanwhile = 6000, 4500, 500
 	s := openTemp(t)
@@ -128,7 +129,7 @@ func TestDeliver_PublishingDuringPages_ReportsEachOnce(t *testing.T) {
 	}
 }
 
-// A watchedContext closes asked when its Done is called first.
+// A watchedContext closes asked on the first call to Done.
 type watchedContext struct {
 	context.Context
 	asked chan struct{}
@@ -140,8 +141,8 @@ func (c *watchedContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// The test ends the context of Unreported while it waits for the report of a commit that readers
-// already see.
+// Unreported waits for the report of a commit that readers already see. Meanwhile the test ends the
+// context of Unreported.
 func TestUnreported_ContextEndsBeforeReport_ReturnsItsError(t *testing.T) {
 	var disk boltfault.Disk
 	s := openTemp(t, disk.Option)
@@ -183,8 +184,8 @@ func TestUnreported_ContextEndsBeforeReport_ReturnsItsError(t *testing.T) {
 	}
 }
 
-// One pass over the pending deliveries removes the rows of all deleted webhooks. A new webhook with
-// the ID of a deleted one must wait for it.
+// One pass over the pending deliveries removes the rows of all deleted webhooks. A webhook that
+// reuses the ID of a deleted webhook must be created only after that pass.
 func TestPurge_ManyPending_SweepsOnceForAllDeleted(t *testing.T) {
 	const hooks, events = 5, 400
 	s := openTemp(t)

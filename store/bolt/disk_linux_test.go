@@ -25,8 +25,8 @@ func init() {
 	roles["restore full"] = restoreWithoutRoom
 }
 
-// limit limits the size of files that this process can write to the given number of bytes. Further
-// writes fail, as on a full disk.
+// limit limits the size of the files that this process writes. Writes beyond the limit fail, as on
+// a full disk.
 func limit(bytes uint64) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	var r syscall.Rlimit
@@ -38,7 +38,7 @@ func limit(bytes uint64) error {
 }
 
 // TestFullDisk makes a process fill a file until the system refuses to extend it. Afterwards, the
-// file must contain everything acknowledged and nothing that was refused. The store must continue
+// file must contain everything acknowledged and nothing that was refused. The store must work again
 // once there is room.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
@@ -69,8 +69,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// fillDisk publishes until the file cannot grow, publishes a few more times, and once more after
-// there is room again.
+// fillDisk publishes until the file cannot grow, tries to publish a few more times, and publishes
+// once more after it has lifted the limit.
 func fillDisk(path string) error {
 	s, err := bolt.Open(path)
 	if err != nil {
@@ -140,7 +140,7 @@ func backUpWithoutRoom(path string) error {
 	return s.Close()
 }
 
-// The test restores with ever less room. The result must be no file or a complete one.
+// The test restores with less and less room. Restore must leave either no file or a complete one.
 func TestRestore_DiskFull_LeavesNoOrCompleteFile(t *testing.T) {
 	h := newLostHost(t)
 	if err := child(t, "restore full", h.dir).Run(); err != nil {

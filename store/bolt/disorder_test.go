@@ -15,8 +15,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A loop of seeks ends in a page whose rows are out of order, where a seek may lead back to the row
-// at which the loop began.
+// Accounts moves through the file by seeks. In a page whose rows are out of order, a seek may go
+// backward; Accounts must not loop forever.
 func TestAccounts_RowsOutOfOrder_ReturnsError(t *testing.T) {
 	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
@@ -43,7 +43,8 @@ func TestAccounts_RowsOutOfOrder_ReturnsError(t *testing.T) {
 	}
 }
 
-// Deliver reports trouble for rows that are out of order, through which its pages would never end.
+// If rows are out of order, Deliver would read the same pages forever. It must report trouble
+// instead.
 func TestDeliver_RowsOutOfOrder_ReportsTrouble(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s := mustOpen(t, path)

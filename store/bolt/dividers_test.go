@@ -14,8 +14,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// TestEventsAreWrittenOnce checks that a commit writes hardly more pages than its events need,
-// even if earlier commits have published as much.
+// TestEventsAreWrittenOnce checks that a commit writes hardly more pages than its events need, even
+// after earlier commits of the same size.
 func TestEventsAreWrittenOnce(t *testing.T) {
 	for _, c := range []struct{ events, body int }{{64, 256}, {256, 256}, {64, 2048}, {1, 20_000}} {
 		t.Run(fmt.Sprint(c.events, " events of ", c.body), func(t *testing.T) {
@@ -76,8 +76,8 @@ func dividers(t *testing.T, s *engine) (n int) {
 	return n
 }
 
-// The time of the last publication is known even if later events were erased and only their
-// dividers remain.
+// The publication time of the last remaining event stays known, even if later events were erased
+// and only their dividers remain.
 func TestDividers_LaterEventsErased_KeepLastPublicationTime(t *testing.T) {
 	s := openTemp(t)
 	publish := func(account string) {

@@ -1,5 +1,6 @@
-// Package bolt stores everything in one file, with go.etcd.io/bbolt. A host that configures a path
-// and no store uses this package; a host that needs options passes the store:
+// Package bolt stores everything in one file, with go.etcd.io/bbolt. If a host configures a path
+// and no store, storageapi uses this package. A host that needs options opens the file and passes
+// the store:
 //
 //	store, err := bolt.Open("storage.db", bolt.Sealed(keys))
 //	defer store.Close()
@@ -7,25 +8,26 @@
 //
 // # Durability
 //
-// A method that changes something returns when the change is on disk (two fsyncs). Concurrent
-// changes share a commit (group commit): throughput grows with the number of callers, while each
-// caller waits for about one commit.
+// A method that makes a change returns when the change is on disk (two fsyncs). Concurrent changes
+// share a commit (group commit): throughput grows with the number of callers, while each caller
+// waits for about one commit.
 //
 // If the system refuses to write a commit, for example because the disk is full, only that commit
-// fails. If a sync fails, or readers see a commit that may not be on disk, the store halts: it
-// neither writes nor claims, methods return [store.ErrReadOnly], [Store.Halted] returns the
-// reason, and reads continue. To recover, close the file and open it again: [Open] makes the
-// contents of the file durable before it writes anything, or returns an error.
+// fails. If a sync fails, or readers see a commit that may not be on disk, the store halts: it no
+// longer writes or claims deliveries, and methods that would do so return [store.ErrReadOnly].
+// [Store.Halted] returns the reason. Reads continue. To recover, close the file and open it again:
+// [Open] makes the contents of the file durable before it writes anything, or returns an error.
 //
 // # One process
 //
 // The file is locked while it is open. A second [Open], in this process or another, fails within a
-// second; with [Wait], it waits longer. Memory holds the records of keys in use, see [CacheKeys],
-// and, while a service's Run delivers, some 30 bytes for each pending delivery.
+// second; with [Wait], it waits longer. The store keeps in memory the records of keys that are in
+// use (see [CacheKeys]). While a service's Run delivers, each pending delivery takes some 30 bytes
+// of memory.
 //
 // Cached rows (keys, webhooks and their subscribers, counts of keys and requests) follow the rule
-// in the documentation of internal/mirror. Two structures do not: alerts, which are a write-behind
-// buffer, and the set of accounts under erasure, which is always complete.
+// in the documentation of internal/mirror. Two structures in memory are not caches: alerts are a
+// write-behind buffer, and the set of accounts under erasure is always complete.
 //
 // # The schema
 //
@@ -34,10 +36,10 @@
 //
 // # The clock
 //
-// Setting the system clock does not change when a delivery is due. Purge uses the system clock
-// with a delay: if the system clock jumps ahead of the monotonic clock, the jump counts only after
-// a day. The monotonic clock does not survive a restart. Therefore, if the file was closed for
-// more than an hour, that time counts only a day after [Open]. To measure it, the file stores a
+// Setting the system clock does not change when a delivery is due. Purge uses the system clock with
+// a delay: if the system clock jumps ahead of the monotonic clock, the jump counts only after a
+// day. The monotonic clock does not survive a restart. Therefore, if the file was closed for more
+// than an hour, that time counts only a day after [Open]. To measure that time, the file stores a
 // mark of the clock, which is at most ten minutes old while a service purges.
 //
 // # The file
@@ -46,7 +48,7 @@
 // while it is open; a plain copy is valid only if the file is closed. docs/format.md in the
 // repository shows the layout.
 //
-// The events of a commit, and the first attempts in it, take a few records, regardless of their
+// A commit stores all of its events and first attempts in a few records, regardless of their
 // number. A delivery that has been pending since its event was published takes one bit.
 //
 // The cost of event IDs does not depend on their form. The newest 32,768 to 65,536 IDs are in

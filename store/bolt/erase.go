@@ -57,7 +57,7 @@ func (s *engine) loadErasing() error {
 	})
 }
 
-// An erasure is the progress of an account's erasure.
+// An erasure records how far the erasure of an account has progressed.
 type erasure struct {
 	account string
 	stage   int    // index of the current stage in eraseStages
@@ -118,8 +118,9 @@ func (s *engine) EraseAccount(ctx context.Context, account string, limit int) (e
 	return e.erased, begun && e.stage < len(eraseStages), nil
 }
 
-// eraseStep removes about limit records, starting where the search looked ended. It returns begun
-// = false if another call has completed the erasure meanwhile.
+// eraseStep removes about limit records. looked is the position that findErasure returned;
+// eraseStep starts there, unless another call has advanced further. begun is false if another call
+// has completed the erasure meanwhile.
 func (s *engine) eraseStep(b *batch, looked *erasure, limit int) (e *erasure, begun bool, err error) {
 	if e, begun = readErasure(b.tx, looked.account); !begun {
 		return e, false, nil

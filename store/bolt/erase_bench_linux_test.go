@@ -6,9 +6,9 @@ import (
 )
 
 // BenchmarkErase erases an account with 1 M pending deliveries, half of which have had an attempt,
-// in steps of 500 as the service does. It measures the longest time that a step holds the writer,
-// in milliseconds of processor time. It also measures how long publishing for other accounts takes
-// before and meanwhile.
+// in steps of 500 as the service does. It reports the processor time, in milliseconds, of the step
+// that holds the writer longest. It also reports how long publishing for other accounts takes,
+// before the erasure and during it.
 //
 //	go test -run '^$' -bench Erase -benchtime 1x ./store/bolt
 func BenchmarkErase(b *testing.B) {

@@ -31,9 +31,9 @@ func init() { roles["erase"] = eraseBesideOthers }
 // eraseEvents is the number of events of the erased account; eraseHooks webhooks get each event.
 const eraseEvents, eraseHooks = 120, 2
 
-// The test kills a process while it erases an account and publishes, claims and settles for another
-// one. The next process continues the erasure. The receipt must count all records, no method may
-// return anything of the erased account, and the other account must keep everything.
+// The test kills a process that erases an account while it publishes, claims and settles for
+// another account. The next process continues the erasure. The receipt must count all records, no
+// method may return anything of the erased account, and the other account must keep everything.
 func TestErase_ProcessKilled_NextProcessContinues(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -77,8 +77,8 @@ func TestErase_ProcessKilled_NextProcessContinues(t *testing.T) {
 	}
 }
 
-// toErase gives the account "gone" a record of each kind, and returns the receipt that erasing it
-// must return.
+// toErase gives the account "gone" a record of each kind, and returns the expected receipt of its
+// erasure.
 func toErase(t *testing.T, s store.Store) store.Receipt {
 	t.Helper()
 	ctx := t.Context()
@@ -104,7 +104,7 @@ func toErase(t *testing.T, s store.Store) store.Receipt {
 		})
 	}
 	wg.Wait()
-	for range 2 { // early deliveries get an attempt, some a second one
+	for range 2 { // the first deliveries get one or two attempts
 		tasks, err := storetest.WorkerOf(s).Claim(ctx, eraseEvents/2, "gone0")
 		must(t, err)
 		var list []storetest.Settlement
@@ -225,7 +225,7 @@ func wantKept(t *testing.T, s store.Store, published, delivered map[string]bool)
 
 // eraseBesideOthers erases the account "gone", a few records at a time, while it publishes and
 // delivers for another account. It first prints that the account is closed, and then a line for
-// each acknowledgment to the other account.
+// each acknowledged change of the other account.
 func eraseBesideOthers(path string) error {
 	s, err := bolt.Open(path, bolt.Wait(10*time.Second))
 	if err != nil {

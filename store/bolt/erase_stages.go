@@ -13,8 +13,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// An eraseStage removes rows of one kind. Rows that are not sorted by account must be searched
-// for. find does so outside the writer's steps, so that steps only delete.
+// An eraseStage removes rows of one kind. Rows that are not sorted by account require a search,
+// which find makes outside the writer's steps, so that steps only delete.
 type eraseStage struct {
 	// find returns the account's first key at or after e.next, or nil if there is none. If it
 	// gives up early, it returns the key at which to continue, and more is true.
@@ -37,7 +37,7 @@ var eraseStages = []eraseStage{
 	{findPrefixed(schema.AuditRoutine, ""), eraseRoutine},
 	{findPrefixed(schema.Webhooks, ""), (*engine).eraseWebhooks},
 	{findRows(schema.Deleted, ofDeleted), eraseRows(schema.Deleted, ofDeleted, nil)},
-	{findPrefixed(schema.Accounts, ""), (*engine).eraseKeys}, // only rows of keys remain
+	{findPrefixed(schema.Accounts, ""), (*engine).eraseKeys}, // by now, only rows of keys remain
 }
 
 // findEvents returns the key of the next segment that has events of the account.
@@ -84,7 +84,7 @@ func findPrefixed(bucket []byte, kind string) func(*engine, *bbolt.Tx, *erasure)
 	}
 }
 
-// keys returns up to limit keys of a bucket, the first that begin with the account.
+// keys returns the first keys of a bucket that begin with the account, at most limit.
 func (e *erasure) keys(b *batch, bucket []byte, limit int) [][]byte {
 	return rows.Keys(b.tx.Bucket(bucket), record.Prefixed(e.account, ""), limit)
 }
@@ -97,8 +97,8 @@ func eraseRequests(kind requests.Kind) func(*engine, *batch, *erasure, int) ([]b
 	}
 }
 
-// findAuditEntries finds the rows that hold the numbers of the account's and its targets' last
-// entries.
+// findAuditEntries finds a row that holds the number of the last audit entry of the account or of
+// one of its targets.
 func findAuditEntries(_ *engine, tx *bbolt.Tx, e *erasure) ([]byte, bool) {
 	k, _ := tx.Bucket(schema.Accounts).Cursor().Seek(record.AuditEntriesOf(e.account))
 	if bytes.HasPrefix(k, record.Prefixed(e.account, "")) {
@@ -107,8 +107,8 @@ func findAuditEntries(_ *engine, tx *bbolt.Tx, e *erasure) ([]byte, bool) {
 	return nil, false
 }
 
-// eraseAuditEntries removes the account's audit entries. Rows of keys, which hold the numbers of
-// last entries, too, remain until eraseKeys.
+// eraseAuditEntries removes the account's audit entries. The rows of keys, which also hold numbers
+// of last entries, remain until eraseKeys removes them.
 func eraseAuditEntries(_ *engine, b *batch, e *erasure, limit int) ([]byte, error) {
 	erased, err := b.audit.Erase(e.account, limit)
 	e.erased.AuditEntries += erased

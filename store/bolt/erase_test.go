@@ -26,8 +26,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// erasable fills a store with two accounts of n events each, some of them settled. The values of
-// the account to erase are marked. It returns the receipt that erasing that account must return.
+// erasable fills a store with two accounts that have n events each, some of them settled. Every
+// value of the account to erase contains a mark. erasable returns the expected receipt of that
+// erasure.
 func erasable(t testing.TB, s store.Store, n int) store.Receipt {
 	t.Helper()
 	ctx := t.Context()
@@ -108,7 +109,7 @@ func eraseAll(t testing.TB, s store.Store) (erased store.Receipt, steps int) {
 	return erased, steps
 }
 
-// wantNoMark checks that no byte of the erased account is in the compacted file.
+// wantNoMark checks that the compacted file does not contain the mark of the erased account.
 func wantNoMark(t *testing.T, dir string) {
 	t.Helper()
 	src, err := bbolt.Open(filepath.Join(dir, "storage.db"), 0o600, nil)
@@ -170,8 +171,8 @@ func TestEraseLeavesNoBytes(t *testing.T) {
 	}
 }
 
-// The test checks the file that a kill leaves after each step of an erasure. The account must be
-// closed, and the erasure must continue.
+// The test opens the file as a kill leaves it after each step of an erasure. The account must still
+// be closed, and the erasure must continue.
 func TestErase_KilledAfterAnyStep_Continues(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -220,7 +221,7 @@ func TestErase_KilledAfterAnyStep_Continues(t *testing.T) {
 	}
 }
 
-// An erasure whose commits fail can be repeated until it is complete.
+// If commits of an erasure fail, the erasure can be repeated until it is complete.
 func TestErase_CommitsFail_CanBeRepeated(t *testing.T) {
 	for name, fail := range map[string]func(commit func() error) error{
 		"full disk":           func(func() error) error { return errFull },
@@ -251,7 +252,7 @@ func TestErase_CommitsFail_CanBeRepeated(t *testing.T) {
 					t.Fatal("it does not end")
 				}
 			}
-			if name == "full disk" { // otherwise only the result was lost
+			if name == "full disk" { // in the other cases, only the result is lost
 				if diff := cmp.Diff(want, erased); diff != "" {
 					t.Errorf("receipt (-want +got):\n%s", diff)
 				}
@@ -264,7 +265,7 @@ func TestErase_CommitsFail_CanBeRepeated(t *testing.T) {
 	}
 }
 
-// The file is sound after each step of an erasure, so that a backup of that moment can be restored.
+// The file is sound after each step of an erasure, so a backup made at any time can be restored.
 func TestErase_AfterEachStep_FileIsSound(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)

@@ -22,7 +22,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// idKinds generate event IDs of the forms that services and hosts use.
+// idKinds generate event IDs in the forms that services and hosts use.
 var idKinds = []struct {
 	name string
 	make func(r *rand.Rand) string
@@ -30,7 +30,7 @@ var idKinds = []struct {
 	{"ascending", func(*rand.Rand) string { return "evt_" + ulid.Make().String() }},
 	{"random", randomID},
 	{"numbered", func(*rand.Rand) string { return numberedID(numbered.Add(1)) }},
-	{"repeated", func(*rand.Rand) string { return numberedID(numbered.Add(1)) }}, // each ID is used twice
+	{"repeated", func(*rand.Rand) string { return numberedID(numbered.Add(1)) }}, // each ID is published twice
 }
 
 // numbered is the last number of a numbered ID.
@@ -63,11 +63,11 @@ func written(b *testing.B) (bytes float64) {
 	return bytes
 }
 
-// BenchmarkEventIDs measures storing events for one webhook, by 256 publishers at a time, with IDs
-// of several kinds. The file already has the given number of events with IDs of the same kind. It
-// also measures publishing stored events again. "B/event" is the number of bytes written to the
-// file, "p99-µs" the time that a publisher waits, and "open-ms" the duration of Open. Filling a
-// file with 4 M events takes a minute and 2 GB of disk:
+// BenchmarkEventIDs measures how 256 concurrent publishers store events with IDs of several kinds
+// for one webhook. "kept" is the number of events already in the file, with IDs of the same kind.
+// It also measures publishing stored events again. "B/event" is the number of bytes written to the
+// file, "p99-µs" is the 99th percentile of the time that a publisher waits, and "open-ms" is the
+// duration of Open. Filling a file with 4 M events takes a minute and 2 GB of disk:
 //
 //	go test -run '^$' -bench 'BenchmarkEventIDs/kept=(0|1000000|4000000)$' -benchtime 500000x -timeout 1h ./store/bolt
 func BenchmarkEventIDs(b *testing.B) {
@@ -111,8 +111,8 @@ func BenchmarkEventIDs(b *testing.B) {
 // filledFiles is the directory where BenchmarkEventIDs keeps the files that it has filled.
 var filledFiles = flag.String("filled", "", "directory of files that BenchmarkEventIDs filled before, to be used again, and to be kept in (default: none)")
 
-// fileWithIDs returns a file with the given number of events. It fills a new file, or copies one
-// that was filled before.
+// fileWithIDs returns a file with the given number of events. It fills a new file, or copies a file
+// from an earlier run.
 func fileWithIDs(b *testing.B, kept int, name string, id func(*rand.Rand) string) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "ids.db")
@@ -149,7 +149,7 @@ func fileWithIDs(b *testing.B, kept int, name string, id func(*rand.Rand) string
 	return path
 }
 
-// enqueueWithIDs stores the given number of events of the account, and returns how long each took.
+// enqueueWithIDs stores events of the account, and returns how long each took.
 func enqueueWithIDs(b *testing.B, s *bolt.Store, events int, account string, id func(*rand.Rand) string) []time.Duration {
 	b.Helper()
 	const publishers = 256
@@ -170,9 +170,9 @@ func enqueueWithIDs(b *testing.B, s *bolt.Store, events int, account string, id 
 	return waits
 }
 
-// BenchmarkSinglePublisher counts the bytes written for a single publisher: by the commit of each
-// event, by the commit that settles its delivery, and by both. The file already has the given
-// number of deliveries.
+// BenchmarkSinglePublisher counts the bytes that a single publisher causes: in the commit that
+// stores an event, in the commit that settles its delivery, and in both. "kept" is the number of
+// deliveries already in the file.
 func BenchmarkSinglePublisher(b *testing.B) {
 	for _, kept := range []int{0, 5_000, 100_000} {
 		b.Run(fmt.Sprint("kept=", kept), func(b *testing.B) {

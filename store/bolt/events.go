@@ -27,9 +27,9 @@ func (s *engine) Enqueue(ctx context.Context, event driver.EncodedEvent) (delive
 	return deliveries, err
 }
 
-// enqueue stores an event for all subscribed webhooks, or, unless only is empty, for the webhook
-// with the ID only. It returns the number of deliveries pending after publication, and whether the
-// event is new.
+// enqueue stores an event for all subscribed webhooks. If only is not empty, it stores the event
+// for the subscriber with this ID alone. It returns the number of deliveries pending after
+// publication, and whether the event is new.
 func (s *engine) enqueue(b *batch, e *eventlog.Event, only string) (deliveries int, isNew bool, err error) {
 	if b.isErasing(e.Account) {
 		return 0, false, auth.ErrErasing
@@ -117,7 +117,7 @@ func (s *engine) hasWebhook(tx *bbolt.Tx, account, webhookID string) bool {
 	return tx.Bucket(schema.Webhooks).Get(record.Prefixed(account, webhookID)) != nil && !s.erasing.has(account)
 }
 
-// dedupKeyOf returns the row key of a deduplication key. It begins with the expiry time.
+// dedupKeyOf returns the key of a deduplication key's row, which begins with the expiry time.
 func dedupKeyOf(account string, n *driver.DedupKey) []byte {
 	return append(record.NumberKey(uint64(n.Until.UnixMilli())), record.Prefixed(account, n.Key)...)
 }

@@ -37,7 +37,7 @@ func Example() {
 		panic(err)
 	}
 
-	// Acknowledged changes are there when the file is opened again.
+	// The file contains all acknowledged changes when it is opened again.
 	if s, err = bolt.Open(filepath.Join(dir, "storage.db")); err != nil {
 		panic(err)
 	}

@@ -81,8 +81,8 @@ func (e *exporter) add(row []byte, r transfer.Record) (more bool) {
 	return e.Add(row, r)
 }
 
-// rows calls read for each row whose key begins with begin and the account. It returns false if
-// read returned false, because the page is full.
+// rows calls read for each row whose key is greater than after and begins with begin and the
+// account. It returns false if read returned false because the page is full.
 func (e *exporter) rows(bucket []byte, begin string, after []byte, read func(row, value []byte) (more bool)) (more bool) {
 	prefix := []byte(begin)
 	if e.account != "" {
@@ -101,7 +101,8 @@ func (e *exporter) rows(bucket []byte, begin string, after []byte, read func(row
 	return true
 }
 
-// all passes to read all rows of a bucket after the key after, until read returns false.
+// all calls read for each row of a bucket whose key is greater than after, until read returns
+// false.
 func (e *exporter) all(bucket, after []byte, read func(row, value []byte) (more bool)) {
 	c := e.tx.Bucket(bucket).Cursor()
 	for k, value := follow(c, after); k != nil && read(bytes.Clone(k), value); {

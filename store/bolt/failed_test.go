@@ -17,8 +17,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// The test lists the failed deliveries of a webhook, few of which are in each of many index rows.
-// It covers skipped deliveries of runs that are indexed and of runs that are not.
+// The test lists the failed deliveries of a webhook that are spread thinly over many index rows. It
+// includes skipped deliveries, both in indexed runs and in runs that are not indexed yet.
 func TestFailed_ManyIndexRows_ListsAll(t *testing.T) {
 	t.Parallel()
 	const lanes, rounds = 20, 28
@@ -70,7 +70,7 @@ func TestFailed_ManyIndexRows_ListsAll(t *testing.T) {
 				}
 				switch {
 				case task.Webhook.ID == "wh0" && round == 0:
-					outcome = driver.GiveUp // its only row is the first
+					outcome = driver.GiveUp // so it is in the first row only
 				case task.Webhook.ID == "wh0", task.Webhook.ID != "wh1" && round%8 != 0:
 					outcome = driver.Deliver
 				}
@@ -126,7 +126,7 @@ func TestFailed_ManyIndexRows_ListsAll(t *testing.T) {
 	}
 }
 
-// A delivery that succeeds later leaves no row in the index.
+// When a failed delivery succeeds later, its row is removed from the index.
 func TestFailed_DeliveredLater_LeavesNoRow(t *testing.T) {
 	s := openTemp(t)
 	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {

@@ -82,8 +82,8 @@ func failingStore(t *testing.T, around func(commit func() error) error) storetes
 	}
 }
 
-// The test checks that a store neither writes nor claims after a failed sync, that it can still be
-// read, and that it writes again after it was closed and opened.
+// After a failed sync, a store must not write or claim, but must still return data. After it is
+// closed and opened again, it must write again.
 func TestFailedSync_StopsWritesUntilReopened(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	var disk boltfault.Disk
@@ -154,8 +154,9 @@ func TestFailedSync_StopsWritesUntilReopened(t *testing.T) {
 	}
 }
 
-// The test checks the response 503 with Retry-After. On a full disk, nothing was done. After a
-// failed sync, the change may have been done, and the store is read-only.
+// The test checks the response 503 with Retry-After. On a full disk, it must say that nothing was
+// changed. After a failed sync, it must say that the change may have been made, and later, on the
+// halted store, that nothing was changed.
 func TestHTTP_CommitFails_503SaysWhetherChangeIsPossible(t *testing.T) {
 	var disk boltfault.Disk
 	s := openWith(t, t.TempDir(), disk.Option)

@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A change of a key or a webhook keeps the fields that a later version has added to the record and
-// this version does not know.
+// A change of a key or a webhook keeps record fields that a later version has added and that this
+// version does not know.
 func TestUnknownFields_SurviveChanges(t *testing.T) {
 	const field = "\x64\x01x"
 	s := openTemp(t)

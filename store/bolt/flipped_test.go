@@ -33,8 +33,8 @@ func init() { roles["use flipped"] = useFlipped }
 
 var flippedFiles = flag.Int("flipped", 20, "how many files TestFlippedBits_EveryMethod_ReturnsErrors damages; a quarter with -short or the race detector")
 
-// The test flips one bit in each of many copies of a file: in a page number, a position or a
-// length. It calls every method of the store in a separate process. No method may end the process
+// The test makes many copies of a file, and flips one bit in each: in a page number, a position or
+// a length. A separate process then calls every method of the store. No method may end the process
 // or hang.
 func TestFlippedBits_EveryMethod_ReturnsErrors(t *testing.T) {
 	t.Parallel()
@@ -83,7 +83,7 @@ func TestFlippedBits_EveryMethod_ReturnsErrors(t *testing.T) {
 	}
 }
 
-// useFlipped uses one copy of a file for each seed.
+// useFlipped damages and uses one copy of the file for each seed.
 func useFlipped(path string) error {
 	whole, err := os.ReadFile(path)
 	if err != nil {
@@ -153,8 +153,8 @@ type method struct {
 	call func() error
 }
 
-// methods returns calls of every method of the store, with arguments that match the contents of
-// the file. Close is the last.
+// methods returns a list of calls that includes every method of the store, with arguments that
+// match the contents of the file. Close is last.
 func methods(s *bolt.Store) (list []method) {
 	ctx := context.Background()
 	now := time.Now()
@@ -384,7 +384,7 @@ func methods(s *bolt.Store) (list []method) {
 	return list
 }
 
-// methods includes every method of the store, also ones added later.
+// The test fails if methods lacks a method of the store, for example a new one.
 func TestFlippedBits_Methods_AreComplete(t *testing.T) {
 	s := openUnverified(t, filepath.Join(t.TempDir(), "storage.db")).(*bolt.Store)
 	called := map[string]bool{}

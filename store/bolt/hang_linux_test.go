@@ -18,8 +18,8 @@ import (
 func init() { roles["hurry"] = createInAHurry }
 
 // TestHangingDisk makes the syncs of a real file hang for longer than callers wait, and then
-// succeed or fail, while the store is closed. The file must contain what was acknowledged and not
-// what was refused.
+// succeed or fail, while the store is being closed. The file must contain every acknowledged key
+// and no refused key.
 func TestHangingDisk(t *testing.T) {
 	for name, inject := range map[string]string{
 		"slow":                 "fdatasync:delay_enter=60000",
@@ -55,8 +55,8 @@ func TestHangingDisk(t *testing.T) {
 	}
 }
 
-// createInAHurry creates keys from several goroutines that wait up to 30 ms. Meanwhile it closes
-// the store. It prints the outcome of each creation.
+// createInAHurry creates keys from several goroutines, each with a timeout of 30 ms, and closes the
+// store meanwhile. It prints the outcome of each creation.
 func createInAHurry(path string) error {
 	s, err := bolt.Open(path)
 	if err != nil {

@@ -26,7 +26,7 @@ func openTemp(tb testing.TB, options ...Option) *engine {
 	return s
 }
 
-// systemClock makes the store read the system's clock from c.
+// systemClock makes the store use c as its system clock.
 func systemClock(c *testclock.Clock) Option { return boltfault.SystemClock(c.Now) }
 
 // together commits steps in one batch and returns the error of each.

@@ -19,9 +19,8 @@ import (
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
-// Import implements [transfer.Store]. Purging removes events in the order of their storage: an
-// imported event that is older than the file's last event is purged after all events stored before
-// it.
+// Import implements [transfer.Store]. Events are purged in the order in which they were stored. So
+// even if an imported event is older than events stored before it, it is purged after them.
 func (s *engine) Import(ctx context.Context, records []transfer.Record) error {
 	if err := transfer.Check(records); err != nil {
 		return err
@@ -279,7 +278,7 @@ func (m *importer) addAlert(r *transfer.Alert) error {
 }
 
 // addRecovery writes a recovery. The recovery continues at the event NextEventID, or after all
-// events if that is empty.
+// events if NextEventID is empty.
 func (m *importer) addRecovery(r *transfer.Recovery) error {
 	if err := m.events.End(); err != nil {
 		return err
@@ -295,7 +294,7 @@ func (m *importer) addRecovery(r *transfer.Recovery) error {
 			return err
 		}
 	}
-	if r.Done { // the webhook may have another recovery, which is unfinished
+	if r.Done { // the webhook may have another, unfinished recovery
 		return putRecoveryRow(m.batch, &added)
 	}
 	return putRecovery(m.batch, &added)

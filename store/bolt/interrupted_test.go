@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// The test interrupts every other commit, so that its steps run again. State that the first run
+// The test interrupts every second commit, so that its steps run twice. State that the first run
 // left in memory must have no effect.
 func TestCommit_Interrupted_StepsRunAgain(t *testing.T) {
 	t.Parallel()

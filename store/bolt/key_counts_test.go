@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// Counts changed in an undone transaction are counted again.
+// If a transaction is undone, the accounts whose counts it changed are counted again.
 func TestCounts_TransactionUndone_AreCountedAgain(t *testing.T) {
 	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {

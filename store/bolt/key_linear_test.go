@@ -26,37 +26,37 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// The following types are an independent model of keys; a test compares the store's answers with
-// it.
+// The following types form an independent model of keys. A test compares the store's answers with
+// the model.
 
-// A keyOp is an operation on one of two keys and their four tokens. Any of the tokens may have
-// been a value of the key.
+// A keyOp is an operation on one of two keys and their four tokens. Each token may be or have been
+// a value of either key.
 type keyOp struct {
 	kind    string // "verify", "create", "rotate", "change", "delete"
 	key     int
 	token   int
-	now     int // hours, on the verifier's clock
-	expires int // hours; expiry of the key, or for a rotation, of the old token
+	now     int // time on the verifier's clock, in hours
+	expires int // in hours; expiry of the key, or of the old token if rotated
 	scope   scopes.Scope
 }
 
 // A keyState is the state of a key. The zero keyState means that there is no key.
 type keyState struct {
 	exists            bool
-	current, previous int // indexes of tokens; previous may be -1
+	current, previous int // indexes of tokens; previous is -1 if there is none
 	expires, grace    int
 	scope             scopes.Scope
 }
 
 type keysState [2]keyState
 
-// Outcomes of changes, in addition to the outcomes for keys.
+// Outcomes of changes whose commits failed, in addition to the outcomes of the model.
 const (
 	outcomeFailed  = "failed"   // no change was made
 	outcomeInDoubt = "in doubt" // the change may have been made
 )
 
-// step returns the state after an operation, and the operation's outcome.
+// step applies an operation to the model. It returns the new state and the outcome.
 func (s keysState) step(op keyOp) (keysState, string) {
 	k := &s[op.key]
 	holder := -1
@@ -125,7 +125,7 @@ var keysModel = (&porcupine.NondeterministicModel{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v: %v", input, output) },
 }).ToModel()
 
-// hour returns a time of the test.
+// hour returns the time n hours after the start of the test's clocks.
 func hour(n int) time.Time { return time.Date(2026, 3, 1, n, 0, 0, 0, time.UTC) }
 
 var errSync = errors.New("sync failed")
@@ -135,14 +135,14 @@ var errSync = errors.New("sync failed")
 type keyWorld struct {
 	store    *engine
 	disk     boltfault.Disk
-	services [5]*apikeys.KeyService // by hour of their clocks
+	services [5]*apikeys.KeyService // indexed by the hour that their clocks show
 	tokens   [4]apikeys.Token
 	clock    atomic.Int64 // orders calls and returns
 	mu       sync.Mutex
 	random   *rand.Rand
 	history  []porcupine.Operation
 
-	lateVersions bool // breaks the rules: readers call Version only after they have read
+	lateVersions bool // breaks the rules: readers call Version after the read
 }
 
 func (w *keyWorld) rand(n int) int {
@@ -203,8 +203,8 @@ func (w *keyWorld) verify(op keyOp) string {
 	return fmt.Sprint(int(p.KeyID[0]-'0'), p.Scopes, int(p.ExpiresAt.Sub(hour(0)).Hours()), p.Replaced)
 }
 
-// A pausingStore is the store of a keyWorld. It does not record uses, and pauses where
-// [engine.KeyByHash] reads the file.
+// A pausingStore is the store of a keyWorld. It does not record uses of keys, and pauses before and
+// after [pausingStore.KeyByHash] reads the file.
 type pausingStore struct {
 	*engine
 	world *keyWorld
@@ -253,13 +253,13 @@ func (w *keyWorld) change(op keyOp) error {
 	return err
 }
 
-// keyHistory runs some clients, and returns their operations with the outcomes that they got.
+// keyHistory runs concurrent clients, and returns their operations and outcomes.
 func keyHistory(t *testing.T, seed uint64, tokens [4]apikeys.Token, prepare func(*keyWorld)) []porcupine.Operation {
 	const writers, readers, changes, reads = 2, 4, 10, 20
 	w := &keyWorld{tokens: tokens, random: rand.New(rand.NewPCG(seed, 0))}
 	w.store = openTemp(t, w.disk.Option)
 	w.store.db.NoSync = true
-	w.store.keyRows = newKeyRows(4) // so few that hashes evict each other
+	w.store.keyRows = newKeyRows(4) // small, so that hashes evict each other
 	w.disk.Around(w.commit)
 	prepare(w)
 	testbubble.Run(t, func(t *testing.T) {
@@ -299,10 +299,10 @@ func keyHistory(t *testing.T, seed uint64, tokens [4]apikeys.Token, prepare func
 	return w.history
 }
 
-// TestKeysAreLinearizable checks that the cache of keys never shows: each answer about a key must
-// be true at some moment between its call and its return, even while keys are created, rotated,
-// changed, deleted, expire, or fail to be committed. To show that the test can fail, it also runs
-// with readers or a writer that break the rules of package mirror.
+// TestKeysAreLinearizable checks that clients cannot notice the cache of keys: each answer about a
+// key must be true at some moment between call and return, even while keys expire and clients
+// create, rotate, change and delete keys, and even if commits fail. To show that the test can fail,
+// it also runs with readers or a writer that break the rules of package mirror.
 func TestKeysAreLinearizable(t *testing.T) {
 	tokens := newTokens(t)
 	for name, variant := range map[string]struct {
@@ -341,7 +341,7 @@ func TestKeysAreLinearizable(t *testing.T) {
 	}
 }
 
-// explain returns the history, and the longest part of it that the model can explain.
+// explain describes the history, and the longest part of it that the model can explain.
 func explain(info porcupine.LinearizationInfo, history []porcupine.Operation) string {
 	text := ""
 	for _, op := range history {

@@ -10,12 +10,12 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// defaultCachedKeys is more than the number of keys that most services see in a day.
+// defaultCachedKeys exceeds the number of keys that most services see in a day.
 const defaultCachedKeys = 1 << 18
 
 // CacheKeys sets the maximum number of keys in memory. A request with a cached key does not read
-// the file. Cached keys are never stale: a change of a key takes effect at once. A key takes some
-// 250 bytes once it has been used twice, and more if it has many host-defined scopes. 0 or less
+// the file. Cached keys are never stale: changes to a key take effect at once. A key takes some 250
+// bytes once it has been used twice, and more if it has many host-defined scopes. 0 or less
 // disables the cache. Default: 262,144, which takes some 61 MiB when full. Raise it if more keys
 // are in use at a time.
 func CacheKeys(count int) Option { return func(o *boltoption.Options) { o.CachedKeys = count } }
@@ -31,8 +31,8 @@ func newKeyRows(count int) *keyRows {
 // maxCounts is the maximum number of accounts whose counts are cached.
 const maxCounts = 10_000
 
-// counts caches the number of keys of each account, so that a check of the limit need not count
-// them. Only the writer's steps use it.
+// counts caches the number of keys of each account, so that a check of the key limit need not count
+// the keys. Only the writer's steps use it.
 type counts struct {
 	rows *mirror.Mirror[string, int] // by account
 }

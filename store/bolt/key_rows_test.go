@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A oneKeyStore is a store that has one key.
+// A oneKeyStore is a store with one key.
 type oneKeyStore struct {
 	*engine
 	t    *testing.T
@@ -40,8 +40,8 @@ func hashNumber(n byte) (hash driver.Hash) {
 	return hash
 }
 
-// name returns the name of the key, which it looks up by hash, and whether the key was in memory
-// before.
+// name looks up the key by its hash. It returns the name, and whether the key was in memory before
+// the lookup.
 func (s *oneKeyStore) name() (name string, inMemory bool) {
 	s.t.Helper()
 	_, inMemory = s.keyRows.Get(hashNumber(1))
@@ -52,7 +52,7 @@ func (s *oneKeyStore) name() (name string, inMemory bool) {
 	return key.Name, inMemory
 }
 
-// warm reads the key twice, and fails unless the key is in memory then.
+// warm reads the key twice. It fails the test unless the key is in memory afterwards.
 func (s *oneKeyStore) warm() {
 	s.t.Helper()
 	s.name()
@@ -71,8 +71,8 @@ func (s *oneKeyStore) rename(to string, fail func()) error {
 	return err
 }
 
-// A key read twice stays in memory until it is changed. Recording a use is no change, and an undone
-// change must not remove the key.
+// A key that was read twice stays in memory until it is changed. Neither a recorded use nor an
+// undone change may remove it from memory.
 func TestKeyCache_ReadTwice_StaysCached(t *testing.T) {
 	s := storeOneKey(t)
 	s.warm()
@@ -115,8 +115,8 @@ func TestKeyCache_ReadTwice_StaysCached(t *testing.T) {
 	}
 }
 
-// The test checks a commit that failed with unknown effect on the disk. Readers must see what the
-// system returns: first the committed state, and later the state before.
+// The test makes a commit fail with unknown effect on the disk. Readers must see the state that the
+// file has: first the new state, and after the system drops a page, the old state.
 func TestKeyCache_CommitInDoubt_ReadsFile(t *testing.T) {
 	s := storeOneKey(t)
 	s.warm()
@@ -147,7 +147,7 @@ func TestKeyCache_CommitInDoubt_ReadsFile(t *testing.T) {
 }
 
 // loseLastCommit sets the file back to the state before the last commit, as if the system had
-// dropped a page that it could not write.
+// dropped a page that it could not write to disk.
 func (s *oneKeyStore) loseLastCommit() {
 	s.t.Helper()
 	id := 0
@@ -160,13 +160,13 @@ func (s *oneKeyStore) loseLastCommit() {
 	}
 	defer func() { _ = file.Close() }()
 	page := s.db.Info().PageSize
-	if _, err := file.WriteAt(make([]byte, page), int64(id%2*page)); err != nil { // the other one is the previous commit's
+	if _, err := file.WriteAt(make([]byte, page), int64(id%2*page)); err != nil { // the other page is of the previous commit
 		s.t.Fatal(err)
 	}
 }
 
-// A closed store returns no key, even one in memory, or one that a reader adds to the cache after
-// Close.
+// A closed store returns no key, even if the key was in memory, or if a reader adds it to the cache
+// after Close.
 func TestKeyCache_AfterClose_ReturnsNothing(t *testing.T) {
 	s := storeOneKey(t)
 	s.warm()
@@ -186,8 +186,8 @@ func TestKeyCache_AfterClose_ReturnsNothing(t *testing.T) {
 	}
 }
 
-// The test uses more keys than fit into memory. They must replace each other, and each read must
-// return the right key.
+// The test uses more keys than fit into the cache. The keys must evict each other, and each read
+// must return the right key.
 func TestKeyCache_IsBounded(t *testing.T) {
 	s := openTemp(t)
 	s.keyRows = newKeyRows(8)
@@ -206,7 +206,7 @@ func TestKeyCache_IsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 5 * count {
-		i = i / 3 % count // three reads of each key, and then all keys again
+		i = i / 3 % count // reads each key three times, and then all keys again
 		hash := hashNumber(byte(i + 1))
 		hash.Sum[0] = byte(i)
 		if key, err := s.KeyByHash(t.Context(), hash); err != nil || key.ID != fmt.Sprint("key_", i) || key.Hash != hash {
@@ -226,7 +226,7 @@ func TestKeyCache_IsBounded(t *testing.T) {
 	}
 }
 
-// A key from memory equals the key in the file, for the current and the previous hash.
+// For the current and the previous hash, the cached key equals the key in the file.
 func TestKeyCache_MatchesFile(t *testing.T) {
 	key := driver.Key{
 		ID: "key", Account: "acct", Name: "name", Scopes: scopes.Of(scopes.FilesRead, scopes.Scope("own:read")),
@@ -239,7 +239,7 @@ func TestKeyCache_MatchesFile(t *testing.T) {
 			t.Errorf("%s is not set", reflect.TypeFor[driver.Key]().Field(i).Name)
 		}
 	}
-	key.LastUsedAt, key.PreviousUsedAt = time.Time{}, time.Time{} // not in the record
+	key.LastUsedAt, key.PreviousUsedAt = time.Time{}, time.Time{} // the record lacks these fields
 	s := openTemp(t)
 	if err := s.CreateKey(t.Context(), key, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -313,13 +313,13 @@ func putKey(b *batch, key, old driver.Key) error {
 }
 
 // accountsFill is the fraction of a page of schema.Accounts that a split leaves in the first page.
-// IDs of an account's keys ascend, so bbolt's default of 0.5 leaves the pages of a large account
-// half full. 0.95 leaves the pages of many small accounts a third full.
+// The IDs of an account's keys ascend, so with bbolt's default of 0.5, the pages of a large account
+// would be half full. With 0.95, the pages of many small accounts would be a third full.
 const accountsFill = 0.75
 
 // putAccountKey stores the key's hash in its row in schema.Accounts. The row also holds the number
-// of the key's last audit entry. A new key takes over the entries of a deleted key with the same
-// ID.
+// of the key's last audit entry. A new key takes over the audit entries of a deleted key with the
+// same ID.
 func putAccountKey(b *batch, key *driver.Key, hash []byte) error {
 	row := record.AccountKey(key.Account, key.ID)
 	before := auditlog.TargetRow(b.tx, key.Account, audit.Target{Kind: audit.TargetKey, ID: key.ID})
@@ -379,7 +379,8 @@ func (s *engine) ExpiringKeys(ctx context.Context, query driver.ExpiryQuery) (li
 	return list, nil
 }
 
-// listExpiry replaces the row in schema.Expiry of the key old by a row for key.
+// listExpiry replaces old's row in schema.Expiry by a row for key. A key that does not expire has
+// no row there.
 func (b *batch) listExpiry(key, old *driver.Key) error {
 	is, was := driver.ExpiryOf(key), driver.ExpiryOf(old)
 	if is.At.Equal(was.At) {

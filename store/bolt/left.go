@@ -20,8 +20,8 @@ import (
 // all later changes. The error names that store, and explains how to return.
 var ErrLeft = errors.New("this file was left")
 
-// Left lets [Open] open a file that was left, to read it again. Changes made to it are missing in
-// the store for which it was left.
+// Left lets [Open] open a file that was left for another store, for example to read it again. The
+// other store does not get changes made to the file.
 func Left() Option { return func(o *boltoption.Options) { o.Left = true } }
 
 // A departure is the row in meta that records the store for which the file was left.
@@ -61,11 +61,11 @@ func checkLeft(db *bbolt.DB) error {
 	})
 }
 
-// Return makes a file that was left usable again, in the state in which it was left. The file
-// lacks all changes made in the other store since then: keys revoked there work again, and events
-// delivered from there are delivered again. So nothing may use the other store from now on. Return
-// has no effect on a file that was not left. Its error names the file; it wraps [ErrLocked] if the
-// file is open, and [ErrSchema] if another program made the file or it has another schema.
+// Return makes a file that was left usable again, in the state in which it was left. The file lacks
+// all changes made in the other store since then: keys revoked there work again, and events
+// delivered from there are delivered again. So the other store must not be used from now on. Return
+// has no effect on a file that was not left. The error names the file. It wraps [ErrLocked] if the
+// file is open, and [ErrSchema] if the file has another schema or was made by another program.
 func Return(path string) (err error) {
 	defer debug.SetPanicOnFault(catchFaults())
 	defer func() {
@@ -74,7 +74,7 @@ func Return(path string) (err error) {
 		}
 	}()
 	until := time.Now().Add(pagefile.DefaultWait)
-	_, err = os.Stat(path) // bbolt would create it
+	_, err = os.Stat(path) // bbolt would create a missing file
 	if err == nil {
 		err = pagefile.Precheck(path, until, string(schema.Spare))
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
-// A file that was left is refused with an explanation, can be opened to be copied, and can be
-// opened normally after Return.
+// Open refuses a file that was left, with an explanation. The option Left allows opening the file
+// to copy it, and Return allows opening it normally.
 func TestLeave_FileIsRefusedUntilReturn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	opened := func(options ...bolt.Option) *bolt.Store {

@@ -17,8 +17,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// The deletion of a webhook touches none of the rows of its pending deliveries. Purges must remove
-// these rows step by step, and continue after the file was closed and opened. Meanwhile no method
+// Deleting a webhook does not remove the rows of its pending deliveries. Purges must remove these
+// rows in steps, and must continue after the file is closed and opened again. Until then, no method
 // may return them.
 func TestDeleteWebhook_RowsAreRemovedInSteps(t *testing.T) {
 	const events, limit = 1000, 100
@@ -74,8 +74,8 @@ func TestDeleteWebhook_RowsAreRemovedInSteps(t *testing.T) {
 	}
 }
 
-// The test checks that a single step removes the few rows that each of many deleted webhooks has
-// left, and that it does its other work, too.
+// The test deletes many webhooks that have a few rows each. A single step must remove all these
+// rows, and must also do the other work of a purge.
 func TestPurge_ManyDeletedWebhooks_TakeOneStep(t *testing.T) {
 	const deleted = 20
 	s := openTemp(t)
@@ -115,7 +115,8 @@ func transactions(t *testing.T, s *engine) (id int) {
 	return id
 }
 
-// TestLeftoversExpire checks that rows of deleted webhooks expire without leaving a trace.
+// TestLeftoversExpire checks that a purge ends pending deliveries of a deleted webhook without
+// adding them to the event's deliveries.
 func TestLeftoversExpire(t *testing.T) {
 	s := openTemp(t)
 	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
@@ -124,7 +125,7 @@ func TestLeftoversExpire(t *testing.T) {
 	publishMany(t, s, 20)
 	outcomes := together(t, s, func(b *batch) error {
 		return s.deleteWebhook(b, "acct", "wh1", nil)
-	}, func(b *batch) error { // has already looked for leftovers
+	}, func(b *batch) error { // a purge that has already looked for leftovers
 		_, err := s.purge(b, &driver.Purge{Payloads: time.Now().Add(time.Hour), Limit: 100})
 		return err
 	})
@@ -138,8 +139,8 @@ func TestLeftoversExpire(t *testing.T) {
 	}
 }
 
-// The test runs several sweeps for a deleted webhook at once. They must not remove rows of a new
-// webhook with the same ID.
+// The test runs several sweeps for a deleted webhook at once. The sweeps must not remove rows of a
+// new webhook with the same ID.
 func TestSweeps_Concurrent_KeepNewWebhook(t *testing.T) {
 	const rounds, events = 5, 200
 	s := openTemp(t)
@@ -189,8 +190,8 @@ func TestSweeps_Concurrent_KeepNewWebhook(t *testing.T) {
 	}
 }
 
-// The result of an attempt does not count if the webhook was deleted, in the same batch or earlier
-// while the delivery's row still exists.
+// If the webhook was deleted, the result of an attempt does not count, even if the deletion is in
+// the same batch or the delivery's row still exists.
 func TestSettle_WebhookDeleted_IsStale(t *testing.T) {
 	s := openTemp(t)
 	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {
@@ -250,7 +251,7 @@ func publishMany(t *testing.T, s *engine, events int) {
 	wg.Wait()
 }
 
-// retrySome claims n deliveries, and postpones those to the webhook.
+// retrySome claims n deliveries, and postpones the deliveries to the given webhook.
 func retrySome(t *testing.T, s *engine, webhook string, n int) {
 	t.Helper()
 	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), n)

@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// The test damages each page of a file in turn and opens it. Whether or not Open fails, the file
-// must be usable again after its contents are restored in place.
+// The test damages each page of a file in turn and opens it. Even if Open fails, the file must be
+// usable again as soon as its original contents are written back.
 func TestOpen_DamagedPage_FileCanBeRestoredInPlace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "storage.db")
@@ -47,7 +47,7 @@ func TestOpen_DamagedPage_FileCanBeRestoredInPlace(t *testing.T) {
 		} else {
 			refused++
 		}
-		if err := os.WriteFile(path, good, 0o600); err != nil { // writes the same file, as cp does
+		if err := os.WriteFile(path, good, 0o600); err != nil { // overwrites in place, as cp does
 			t.Fatal(err)
 		}
 		s, err := bolt.Open(path)

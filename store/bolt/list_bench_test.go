@@ -17,10 +17,10 @@ import (
 	"github.com/storageapi/storageapi/store/bolt"
 )
 
-// BenchmarkListKeys measures a list of 100 keys from any position, among a growing number of keys
-// in one account, and in one of a growing number of accounts with 100 keys. It measures
-// KeyService.List, and whole requests with authentication and JSON but without the network. The
-// target is 1 ms, regardless of the total.
+// BenchmarkListKeys measures a list of 100 keys: from random positions in one account with more and
+// more keys, and in one of more and more accounts with 100 keys each. It measures KeyService.List,
+// and whole requests with authentication and JSON but without the network. The target is 1 ms,
+// regardless of the number of keys.
 func BenchmarkListKeys(b *testing.B) {
 	for _, c := range []struct{ keys, accounts int }{
 		{100, 1}, {10_000, 1}, {100_000, 1}, {1_000_000, 1},
@@ -44,7 +44,7 @@ func BenchmarkListKeys(b *testing.B) {
 			}
 			defer func() { _ = api.Close() }()
 
-			// Start anywhere in a single account; in one of many accounts, at its end.
+			// Start anywhere in a single account, but at the end of one of many accounts.
 			starts := []string{""}
 			for c.accounts == 1 {
 				page, err := api.Keys.List(b.Context(), "acct_0", apikeys.KeyQuery{After: starts[len(starts)-1], Limit: 1000})

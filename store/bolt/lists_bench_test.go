@@ -14,9 +14,9 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// BenchmarkOperatorLists uses a million keys that expire within a year, of 1,000 accounts or of
-// one. It measures a page of 100 keys that expire from some time on, and the sizes of 100 accounts
-// or of the single account.
+// BenchmarkOperatorLists uses a million keys that expire within a year, in 1,000 accounts or in
+// one. It measures a page of the next 100 keys to expire after a given time, and the sizes of 100
+// accounts or of the single account.
 //
 //	go test -run '^$' -bench OperatorLists ./store/bolt
 func BenchmarkOperatorLists(b *testing.B) {

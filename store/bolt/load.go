@@ -40,11 +40,11 @@ type loader struct {
 	ctx   context.Context
 	now   time.Time
 
-	// The read transaction. It begins when something must be read from the file.
+	// The read transaction; nil until a row must be read from the file.
 	tx      *bbolt.Tx
 	log     *eventlog.View
-	err     error  // error that prevented the transaction
-	version uint64 // of webhookRows, from before tx began
+	err     error  // error that prevented tx from beginning
+	version uint64 // version of webhookRows before tx began
 }
 
 // begin begins the transaction if it has not begun yet. It returns false if that fails.
@@ -71,7 +71,7 @@ func (l *loader) end() {
 	}
 }
 
-// load sets d to the delivery ref.
+// load loads the delivery that ref identifies into d.
 func (l *loader) load(ref driver.DeliveryRef, d *driver.LoadedDelivery) {
 	d.State = driver.Unread // in case a damaged page hides whether the delivery is pending
 	defer func() {
@@ -131,8 +131,8 @@ func (s *engine) age(published time.Time) time.Duration {
 	return max(0, s.clock.Time().Sub(published)-s.clock.Doubt())
 }
 
-// webhook returns the current webhook with that ID, or the version that the transaction reads; nil
-// if there is none.
+// webhook returns the webhook with that ID: the cached version, or else the version in the
+// transaction. It returns nil if the webhook does not exist.
 func (l *loader) webhook(id string) *indexedWebhook {
 	if w, ok := l.store.webhookRows.Get(id); ok {
 		return w
@@ -143,7 +143,8 @@ func (l *loader) webhook(id string) *indexedWebhook {
 	return l.store.webhookSeen(l.tx, l.version, id)
 }
 
-// readPending sets d to the delivery's pending state, and reports whether the delivery is pending.
+// readPending copies the delivery's pending state to d, and reports whether the delivery is
+// pending.
 func (l *loader) readPending(ref driver.DeliveryRef, d *driver.LoadedDelivery) bool {
 	p, pending := l.log.Pending(ref, l.now)
 	d.Due, d.Attempts, d.Before = p.Due, p.Attempts, p.Before

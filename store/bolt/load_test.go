@@ -7,7 +7,7 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// Claiming newly published deliveries begins no transaction, because the events are in memory.
+// A claim of newly published deliveries needs no transaction, because the events are in memory.
 func TestClaim_JustPublished_BeginsNoTransaction(t *testing.T) {
 	s := openTemp(t)
 	if err := s.CreateWebhook(t.Context(), testWebhook(1), driver.CreateOptions{}); err != nil {

@@ -32,12 +32,12 @@ func init() {
 	roles["change again"] = func(path string) error { return changeKeys(path, 1) }
 }
 
-// killedBeforeSync kills the process when a sync is about to begin. The system still writes its
-// data at the next sync.
+// killedBeforeSync kills the process at the start of a sync. The system still has the data, and
+// writes it at the next sync.
 const killedBeforeSync = "fdatasync:error=EIO:signal=KILL"
 
-// diskFaults are the faults that strace injects. It counts calls per thread, so that one call
-// fails or a few do.
+// diskFaults are the faults that strace injects. strace counts calls per thread, so a fault affects
+// one call or a few.
 var diskFaults = []string{"fdatasync:error=EIO", "fdatasync:error=EIO", killedBeforeSync, "pwrite64:error=ENOSPC", "fsync:error=EIO"}
 
 const (
@@ -47,9 +47,9 @@ const (
 
 // TestLostSyncs makes a sync or a write of a real file fail (EIO), or kills the process during a
 // commit. The process continues after the failed call, and another process follows. At many
-// moments it simulates a power loss, after which the disk has any part of the data written since
-// the last sync. The file must open, with everything acknowledged by then and nothing that was
-// refused.
+// moments, the test simulates a power loss, after which the disk has a random part of the data
+// written since the last sync. It must be possible to open the file, which must contain every
+// change acknowledged by then and no refused change.
 func TestLostSyncs(t *testing.T) {
 	t.Parallel()
 	if testbubble.Raced {
@@ -150,14 +150,14 @@ func changeKeys(path string, turn int) error {
 	return s.Close()
 }
 
-// A disk holds the file as processes see it and as the disk has it, by sectors. It also holds the
-// outcomes of changes to keys.
+// A disk holds two versions of the file, in sectors: as processes see it, and as it is on disk. It
+// also holds the outcomes of changes to keys.
 type disk struct {
 	seen, synced []byte
 	unsynced     map[int]bool // sectors written since the last sync
-	limbo        map[int]bool // sectors of a failed sync, which the system does not write again
+	limbo        map[int]bool // sectors of a failed sync, which the system never writes again
 
-	keys map[string]bool // whether the key with an ID exists; unknown if missing
+	keys map[string]bool // by ID, whether the key exists; no entry if unknown
 }
 
 const sectorSize = 512
@@ -215,13 +215,13 @@ func (d *disk) grow(size int) {
 	}
 }
 
-// write copies a sector of the file as processes see it.
+// write copies a sector of d.seen, the file as processes see it, to the same place in to.
 func (d *disk) write(to []byte, at int) {
 	end := min((at+1)*sectorSize, len(d.seen))
 	copy(to[at*sectorSize:end], d.seen[at*sectorSize:end])
 }
 
-// afterPowerLoss returns the file with a random share of the unsynced sectors: none, all, or some.
+// afterPowerLoss returns the file on disk with none, some or all of the unsynced sectors.
 func (d *disk) afterPowerLoss(random *rand.Rand) []byte {
 	file := append([]byte(nil), d.synced...)
 	for _, sectors := range []map[int]bool{d.limbo, d.unsynced} {

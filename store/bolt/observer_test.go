@@ -9,8 +9,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// TestCommitsAreObserved checks that the observer gets each commit with its number of steps,
-// including failed commits, and that Close waits for the observer.
+// TestCommitsAreObserved checks that the observer gets every commit, including failed commits, with
+// the number of steps, and that Close waits for the observer.
 func TestCommitsAreObserved(t *testing.T) {
 	var mu sync.Mutex
 	var told []observe.Commit

@@ -29,11 +29,11 @@ func init() {
 	}
 }
 
-// BenchmarkColdOpen opens files of 1 GiB and 10 GB after their process was killed while it
-// published. Nothing of the file is in the system's memory, as after a power loss. Each event has
-// a body of 4 KiB, an ID that does not ascend, and a pending delivery. For comparison, the same
-// file is read from begin to end. The memory reported is the heap, and all memory that is not
-// backed by files.
+// BenchmarkColdOpen opens files of 1 GiB and 10 GB whose process was killed while it was
+// publishing. The system has no part of the file in memory, as after a power loss. Each event has a
+// body of 4 KiB, an ID that does not ascend, and a pending delivery. For comparison, the same file
+// is read from beginning to end. The reported memory is the heap, and all memory that is not backed
+// by files.
 func BenchmarkColdOpen(b *testing.B) {
 	for name := range coldSizes {
 		b.Run(name, func(b *testing.B) {
@@ -84,8 +84,8 @@ func BenchmarkColdOpen(b *testing.B) {
 	}
 }
 
-// fillAndDie publishes until the file has the given size, and kills its process while it
-// publishes.
+// fillAndDie publishes until the file has the given size, and then kills its own process in the
+// middle of publishing.
 func fillAndDie(path string, size int64) error {
 	s, err := bolt.Open(path)
 	if err != nil {
@@ -119,7 +119,7 @@ func fillAndDie(path string, size int64) error {
 	return io.ErrUnexpectedEOF
 }
 
-// readWhole returns how long it takes to read a file from begin to end.
+// readWhole returns how long it takes to read a file from beginning to end.
 func readWhole(b *testing.B, path string) time.Duration {
 	start := time.Now()
 	f, err := os.Open(path)
@@ -149,7 +149,7 @@ func forgetFile(b *testing.B, path string) {
 	}
 }
 
-// memoryOf returns the number of bytes of the process's memory that files do not back.
+// memoryOf returns how many bytes of memory the process uses that are not backed by files.
 func memoryOf(b *testing.B) int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// wantOpenError opens path and checks the error: it must name the file, contain says and wrap
-// wrapped.
+// wantOpenError opens path and checks that the error names the file, contains the text says and
+// wraps wrapped.
 func wantOpenError(t *testing.T, path string, wrapped error, says string) {
 	t.Helper()
 	s, err := bolt.Open(path)
@@ -67,8 +67,8 @@ func TestOpen_LockedFile_FailsWithinASecond(t *testing.T) {
 	}
 }
 
-// A host that starts before its predecessor has closed the file waits, and then finds all changes
-// of the predecessor.
+// If a host starts before its predecessor has closed the file, it waits, and then sees all changes
+// of its predecessor.
 func TestOpen_PredecessorStillOpen_Waits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	before, err := bolt.Open(path)

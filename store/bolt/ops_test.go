@@ -5,14 +5,15 @@ import (
 	"fmt"
 )
 
-// Functions of package boltops, which tests within this package cannot import.
+// Functions of package boltops. Tests in package bolt call them through these variables, because
+// they cannot import boltops.
 var (
 	VerifyFile  func(path string) (freeBytes int64, problems []string, err error)
 	CompactFile func(dst, src string) (before, after int64, err error)
 	RestoreFile func(path, from string) error
 )
 
-// A report is the result of Verify, without types of package boltops.
+// A report is the result of boltops.Verify without types of that package.
 type report struct {
 	FreeBytes int64
 	Problems  []string

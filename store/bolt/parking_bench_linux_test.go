@@ -19,12 +19,12 @@ import (
 
 var purgedEvents = flag.Int("purged", 1_000_000, "how many events BenchmarkAfterPurge purges")
 
-// BenchmarkAfterPurge measures single calls of Enqueue: in a fresh file, in a half full and a full
-// one, after a purge of all deliveries, and in a half full one after that. It reports the median
-// time, and the bytes written per commit. The deliveries are pending, so the purge first records
-// that each has expired, which makes the file grow before any page is free. Then the file is
-// filled again; it must not become much larger than after the purge. The purge's time excludes the
-// pauses of a service.
+// BenchmarkAfterPurge measures single calls of Enqueue: in a new file, in the half full and the
+// full file, after a purge of all deliveries, and after the file is half and completely refilled.
+// It reports the median time, and the bytes written per commit. The deliveries are pending, so the
+// purge first records that each has expired, which makes the file grow before any page is free. The
+// refilled file must not be much larger than after the purge. A service would pause during the
+// purge; the reported time has no pauses.
 func BenchmarkAfterPurge(b *testing.B) {
 	events := *purgedEvents
 	if testing.Short() {
@@ -149,8 +149,8 @@ func bytesWritten(tb testing.TB) (n int64) {
 }
 
 // BenchmarkFailingCommits measures commits that fail because there is no room, in a full file of 1
-// GiB and then in a purged one: the time for which one holds the writer, the longest such time,
-// and the processor time per commit.
+// GiB and then in the purged file. It reports how long a commit holds the writer, the longest such
+// time, and the processor time per commit.
 func BenchmarkFailingCommits(b *testing.B) {
 	size := int64(1 << 30)
 	if testing.Short() {

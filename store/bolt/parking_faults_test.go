@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/internal/boltfault"
 )
 
-// The test purges a file and publishes to it. It opens the file as a kill leaves it in each commit:
-// before the meta page is written, and after.
+// The test purges a file and publishes to it. For each commit, it opens the file as a kill would
+// leave it before and after the meta page is written.
 func TestParking_KilledInCommit_FileIsIntact(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "storage.db")

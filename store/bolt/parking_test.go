@@ -19,12 +19,12 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A spareState holds how the pages of a file are used.
+// A spareState describes how the pages of a file are used.
 type spareState struct {
 	size    int // pages of the file
 	listed  int // pages in the free list
 	extents int
-	spare   int // pages of the extents
+	spare   int // pages in parked extents
 }
 
 // spareOf returns how the pages of the file are used, and checks that the file is sound.
@@ -68,11 +68,11 @@ func spareOf(t *testing.T, s *engine) (state spareState) {
 // listPage returns the number of free pages that one page of the free list can hold.
 func (s *engine) listPage() int { return pagefile.FreeListPage(s.db.Info().PageSize) }
 
-// atMostParked returns the maximum number of listed pages after parking: a page of the list, less
-// than an extent, and the pages freed by the last commits.
+// atMostParked returns the maximum number of pages that may be in the free list after parking: one
+// page of the list full of numbers, less than one extent, and the pages freed by the last commits.
 func (s *engine) atMostParked() int { return s.listPage() + parking.MaxExtent + 64 }
 
-// publishFrom publishes the events with the numbers from to to, 64 at a time.
+// publishFrom publishes the events numbered from, from+1, … to-1, 64 at a time.
 func publishFrom(t *testing.T, s *engine, from, to int) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -154,8 +154,8 @@ func TestParking_AfterPurge_KeepsListShort(t *testing.T) {
 	}
 }
 
-// The test purges nine tenths of a file. The free bytes must match, also after the file is opened
-// again.
+// The test purges nine tenths of a file. FreeBytes must return the right number, even after the
+// file is opened again.
 func TestParking_FreeBytes_CountsParkedAndListed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s, err := open(path)
@@ -206,8 +206,8 @@ func TestParking_FreeBytes_CountsParkedAndListed(t *testing.T) {
 	}
 }
 
-// The test fills a purged file with as much data as before. Then no page may be parked, and the
-// file must hardly have grown.
+// The test refills a purged file with the same amount of data. Afterwards, no page may be parked,
+// and the file must hardly have grown.
 func TestParking_Refill_UsesParkedPages(t *testing.T) {
 	s, _ := newPurged(t)
 	purged := spareOf(t, s)
@@ -219,8 +219,8 @@ func TestParking_Refill_UsesParkedPages(t *testing.T) {
 	}
 }
 
-// The test checks that free pages that a reader may need are not parked, and that trying to park
-// them does not make the file grow. Purges and commits must continue, and the list must become
+// While a reader is open, the free pages that it may need must not be parked, and attempts to park
+// them must not make the file grow. Purges and commits must continue, and the free list must become
 // short after the reader has ended.
 func TestParking_ReaderOpen_WaitsForIt(t *testing.T) {
 	s, err := open(filepath.Join(t.TempDir(), "storage.db"))
@@ -228,7 +228,7 @@ func TestParking_ReaderOpen_WaitsForIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	publishFrom(t, s, 0, 4500) // few enough that bbolt need not map the file again
+	publishFrom(t, s, 0, 4500) // so few that bbolt need not map the file again
 	reader, err := s.db.Begin(false)
 	if err != nil {
 		t.Fatal(err)
@@ -319,8 +319,8 @@ func TestParking_DiskFull_ParksLater(t *testing.T) {
 	}
 }
 
-// Freed pages stay listed for a while during a purge. If they were parked at once, extents would be
-// too short for a row of many pages.
+// During a purge, freed pages stay in the free list for a while. If they were parked at once, the
+// extents would be too short for a row of many pages.
 func TestParking_WithinPurge_LeavesPagesListed(t *testing.T) {
 	s := openTemp(t)
 	publishFrom(t, s, 0, 6000)

@@ -21,7 +21,7 @@ func (s *engine) Redeliver(ctx context.Context, account, webhookID, eventID stri
 	})
 }
 
-// redeliver makes a delivery due now.
+// redeliver schedules a delivery for immediate sending.
 func (s *engine) redeliver(b *batch, account, webhookID, eventID string) error {
 	if err := b.Flush(); err != nil {
 		return err
@@ -65,8 +65,8 @@ func (s *engine) Probe(ctx context.Context, account, webhookID string) error {
 	return nil
 }
 
-// makeDue makes a pending delivery due now, puts it ahead of the webhook's other deliveries, and
-// probes the webhook.
+// makeDue schedules a pending delivery for immediate sending, ahead of the webhook's other
+// deliveries, and probes the webhook.
 func (s *engine) makeDue(b *batch, number uint64, webhook string) error {
 	b.AfterCommit(func() {
 		s.feed.Report(func(to driver.Scheduler) {
@@ -82,8 +82,8 @@ func (s *engine) makeDue(b *batch, number uint64, webhook string) error {
 	return b.log.PutPending(number, p)
 }
 
-// endWait makes a pending delivery due now if it is scheduled for a later time. It reports whether
-// it was.
+// endWait reschedules a pending delivery to be due now if it is due later. waits reports whether it
+// was due later.
 func (s *engine) endWait(b *batch, webhook *driver.Webhook, number uint64, now time.Time) (waits bool, err error) {
 	p, asPublished, pending := b.log.Pending(number)
 	if asPublished || !pending || !p.Due.After(s.clock.Steady(now)) {
@@ -100,7 +100,8 @@ func lastNumber(d *driver.Delivery) int {
 	return d.Attempts[len(d.Attempts)-1].Number
 }
 
-// addPending makes a delivery pending that was not, due now, with the attempts and priority of p.
+// addPending schedules a delivery that is not pending: it becomes pending and due now, with the
+// attempts and priority of p.
 func (s *engine) addPending(b *batch, webhook *driver.Webhook, number uint64, p record.Pending) error {
 	p.Before = p.Attempts
 	return s.putPending(b, webhook, number, p)

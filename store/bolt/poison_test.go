@@ -13,8 +13,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// The test damages an event and a webhook in the file. Claims must return the tasks of both with an
-// error; these can be settled as dead, and must not delay other tasks.
+// The test damages an event and a webhook in the file. Claims must return the affected tasks with
+// an error. It must be possible to settle these tasks as dead, and they must not delay other tasks.
 func TestDamagedRecord_DoesNotBlockOthers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s := openUnverified(t, path)

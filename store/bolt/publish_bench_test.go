@@ -17,13 +17,13 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// BenchmarkPublish measures WebhookService.Publish of one event to one webhook, with fsync, by the
-// given number of concurrent publishers. It compares this with a floor: a bare group-commit loop
-// on bbolt, in which one goroutine drains a channel and commits rows in one transaction per drain.
-// The rows have the same sizes and the same order of keys; some are written per event, others once
-// for all events of a drain. Both take turns. "of-floor" compares events per second. "x/floor-p50"
-// compares the median time that a publisher waits; for a single publisher of the floor, that is
-// the time of a bare commit.
+// BenchmarkPublish measures WebhookService.Publish with fsync, with one webhook and several numbers
+// of concurrent publishers. It compares Publish with a floor: a bare group-commit loop on bbolt, in
+// which one goroutine drains a channel and commits rows in one transaction per drain. The rows have
+// the same sizes and the same order of keys; some are written per event, others once for all events
+// of a drain. Publish and the floor take turns. "of-floor" compares events per second.
+// "x/floor-p50" compares the median time that a publisher waits; with a single publisher, the
+// floor's time is the time of a bare commit.
 func BenchmarkPublish(b *testing.B) {
 	for _, publishers := range []int{1, 64, 512} {
 		b.Run(fmt.Sprint("publishers=", publishers), func(b *testing.B) {
@@ -69,7 +69,8 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// race calls do count times in total, from the given number of goroutines.
+// race calls do count times in total from several goroutines. It returns the duration of each call
+// and of all calls together.
 func race(b *testing.B, goroutines, count int, do func() error) (waits []time.Duration, total time.Duration) {
 	all := make([][]time.Duration, goroutines)
 	var wg sync.WaitGroup
@@ -101,7 +102,7 @@ type row struct {
 	bucket string
 	each   bool
 	key    int // size in bytes; keys begin with a sequence number
-	value  int // size in bytes; per event, if the row is written once per drain
+	value  int // size in bytes; per event if written once per drain
 }
 
 func newFloor(b *testing.B, webhookID int) *floor {
@@ -174,8 +175,8 @@ func (f *floor) loop(db *bbolt.DB) {
 	}
 }
 
-// put writes the rows for one event if each is true, and otherwise the rows for a drain of the
-// given number of events.
+// put writes rows: if each is true, the rows for one event; otherwise the rows for a whole drain
+// with the given number of events.
 func (f *floor) put(tx *bbolt.Tx, each bool, events int) error {
 	for _, r := range f.rows {
 		if r.each != each {

@@ -22,8 +22,8 @@ func (s *engine) Now(ctx context.Context) (time.Time, error) {
 	return s.clock.Time(), tx.Rollback()
 }
 
-// Purge implements [driver.WebhookStore]. It also indexes complete runs, removes rows that deleted
-// webhooks left, marks the clock, and keeps the free list and the root bucket short.
+// Purge implements [driver.WebhookStore]. It also indexes complete runs, removes rows left by
+// deleted webhooks, marks the clock, and keeps the free list and the root bucket short.
 func (s *engine) Purge(ctx context.Context, purge driver.Purge) (more bool, err error) {
 	if more, err = s.purgeStep(ctx, purge); err != nil {
 		return more, err
@@ -35,7 +35,7 @@ func (s *engine) Purge(ctx context.Context, purge driver.Purge) (more bool, err 
 	return more || parks, nil
 }
 
-// park parks free pages. It reports whether more pages may be left to park. It returns no error,
+// park parks free pages, and reports whether there may be more pages to park. It ignores errors,
 // because commits also work with a longer free list.
 func (s *engine) park(ctx context.Context, purging bool) (more bool) {
 	if !s.parking.IsLong(purging) {
@@ -48,9 +48,9 @@ func (s *engine) park(ctx context.Context, purging bool) (more bool) {
 	return more && (err == nil || parking.DidNotFit(err))
 }
 
-// mergeRoot merges the root bucket, in a transaction of its own, because other steps have cursors in
-// small buckets. It returns no error: a later call tries again, and commits also work with a split
-// root.
+// mergeRoot merges the pages of the root bucket. It uses a separate transaction, because other
+// steps use cursors in small buckets. It ignores errors: a later call tries again, and commits also
+// work with a split root.
 func (s *engine) mergeRoot(ctx context.Context) {
 	_ = s.writer.RunAlone(ctx, func(b *batch) error { return pagefile.MergeRoot(b.tx, b.MarkWritten) })
 }
@@ -70,7 +70,7 @@ func (s *engine) purgeStep(ctx context.Context, purge driver.Purge) (more bool, 
 	return more || sweeping, err
 }
 
-// purge is the body of Purge's transaction.
+// purge does the work of Purge within a transaction.
 func (s *engine) purge(b *batch, purge *driver.Purge) (more bool, err error) {
 	if err := b.Flush(); err != nil {
 		return false, err
@@ -107,11 +107,11 @@ func (s *engine) purge(b *batch, purge *driver.Purge) (more bool, err error) {
 	return false, nil
 }
 
-// A sweeper removes pending deliveries that deleted webhooks left. Readers ignore such rows, but
-// only a scan of all pending deliveries finds them. So a deletion lists the webhook's ID in
+// A sweeper removes the pending deliveries of deleted webhooks. Readers ignore these rows, and only
+// a scan of all pending deliveries finds them. So a deletion lists the webhook's ID in
 // schema.Deleted, and the next sweep searches for the rows of all listed webhooks at once.
 type sweeper struct {
-	turn chan struct{} // capacity 1: held by the call that sweeps
+	turn chan struct{} // semaphore of capacity 1, held by the call that sweeps
 
 	// Progress of the current sweep. It is not stored: after a restart, the sweep begins again.
 	ids    map[string]bool // webhooks to sweep; nil if no sweep is in progress
@@ -125,12 +125,12 @@ const (
 	sweptAtOnce  = 1000                  // rows removed per step while a caller waits for the sweep
 )
 
-// errLeftovers is returned by a step that creates a webhook with the ID of a deleted one, while
-// pending rows of the deleted webhook may remain. They would count as deliveries of the new
-// webhook.
+// errLeftovers is returned by a step that would create a webhook with the ID of a deleted webhook
+// whose pending rows may still exist. These rows would count as deliveries of the new webhook.
 var errLeftovers = errors.New("rows of a deleted webhook with this ID may still exist")
 
-// noteDeleted lists a deleted webhook for the next sweep, unless no delivery at all is pending.
+// noteDeleted lists a deleted webhook for the next sweep. It does nothing if the file has no
+// pending deliveries.
 func (b *batch) noteDeleted(account, id string) error {
 	if b.log.NothingPending() {
 		return nil
@@ -232,9 +232,10 @@ func (s *engine) findLeftovers(ctx context.Context, limit int) (found []driver.D
 	return found, r.Read(s.sweeper.bucket, s.sweeper.left), nil
 }
 
-// removeLeftovers removes the rows found. If the sweep ends, it also removes the sweep's webhooks
-// from schema.Deleted. It skips webhooks that are no longer listed: their accounts have been
-// erased, and new webhooks may use their IDs.
+// removeLeftovers removes the rows in found. If ends is set, the sweep is complete, and
+// removeLeftovers also removes the sweep's webhooks from schema.Deleted. It skips rows of webhooks
+// that are no longer listed there: their accounts have been erased, and new webhooks may use their
+// IDs.
 func (b *batch) removeLeftovers(found []driver.DeliveryRef, ends bool) error {
 	if len(found) == 0 && !ends {
 		return nil

@@ -10,8 +10,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// The test publishes events at several moments in one commit, and lets retention end between them.
-// No delivery may be listed in a state that results from only its earlier attempts.
+// One commit stores events with different publication times, and the test purges attempts older
+// than a time in between. Lists must never show a delivery in the state that it had before its last
+// attempt.
 func TestPurge_RetentionEndsWithinSegment_DeliveryKeepsItsState(t *testing.T) {
 	const events = 8 // their first attempts are packed
 	s := openTemp(t)

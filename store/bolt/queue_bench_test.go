@@ -18,10 +18,10 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// BenchmarkQueue measures the queue without HTTP: 256 publishers store events, which are claimed,
-// and settled with one attempt each. b.N counts deliveries. fanout is the number of webhooks that
-// get each event, pending the number of other deliveries that are due later, and webhooks the
-// number of webhooks that take turns.
+// BenchmarkQueue measures the queue without HTTP: 256 publishers store events, and one goroutine
+// claims the deliveries and settles them after one attempt. b.N counts deliveries. fanout is the
+// number of webhooks that get each event, pending is the number of other deliveries that are due
+// later, and webhooks is the total number of webhooks.
 func BenchmarkQueue(b *testing.B) {
 	for _, c := range []struct{ fanout, pending, webhooks int }{
 		{1, 0, 10}, {10, 0, 10},
@@ -53,10 +53,11 @@ func BenchmarkQueue(b *testing.B) {
 	}
 }
 
-// BenchmarkBacklog measures the cost of 1 M deliveries pending for 10,000 webhooks: the time until
-// the file is open, until the first delivery is claimed, and until all are reported, and the
-// memory used then. Meanwhile 4 publishers store an event per millisecond. p99-ms is for these
-// events, alone-p99-ms for events published afterwards.
+// BenchmarkBacklog measures the cost of 1 M pending deliveries to 10,000 webhooks: the time until
+// the file is open, until the first delivery is claimed, and until all deliveries are reported, and
+// the memory in use then. Meanwhile 4 publishers store an event per millisecond. p99-ms is the 99th
+// percentile of the time to store these events; alone-p99-ms is the same for events published
+// afterwards.
 func BenchmarkBacklog(b *testing.B) {
 	pending := 1_000_000
 	if testing.Short() {
@@ -73,8 +74,8 @@ func BenchmarkBacklog(b *testing.B) {
 		b.Fatal(err)
 	}
 	round := 0
-	// publish stores events while the condition holds. It returns the 99th percentile of their
-	// times.
+	// publish stores events until while returns false. It returns the 99th percentile of the time
+	// to store an event.
 	publish := func(name string, while func() bool) time.Duration {
 		round++
 		var took []time.Duration
@@ -142,7 +143,7 @@ func heap() float64 {
 	return float64(stats.HeapAlloc)
 }
 
-// createWebhooks creates the given number of webhooks for each account.
+// createWebhooks creates the same number of webhooks for every account.
 func createWebhooks(b *testing.B, s *bolt.Store, accounts, each int) {
 	b.Helper()
 	parallel(256, accounts*each, func(i int) {
@@ -156,7 +157,7 @@ func createWebhooks(b *testing.B, s *bolt.Store, accounts, each int) {
 	})
 }
 
-// enqueueAll stores the given number of events, for one account after another.
+// enqueueAll stores events for all accounts in turn, 256 at a time.
 func enqueueAll(b *testing.B, s *bolt.Store, accounts, events int, name string) {
 	b.Helper()
 	body := make([]byte, 256)
@@ -178,7 +179,8 @@ func postpone(b *testing.B, s *bolt.Store, deliveries int) {
 	}
 }
 
-// deliver claims some of the due deliveries, and settles or postpones them.
+// deliver claims some of the due deliveries, and settles them, or postpones them if putOff is
+// positive. It returns their number.
 func deliver(b *testing.B, s *bolt.Store, putOff time.Duration) int {
 	tasks, err := storetest.WorkerOf(s).Claim(b.Context(), 512)
 	if err != nil {
@@ -204,7 +206,7 @@ func deliver(b *testing.B, s *bolt.Store, putOff time.Duration) int {
 	return len(tasks)
 }
 
-// parallel calls do for each number below n, from the given number of goroutines.
+// parallel calls do from several goroutines, once for each number from 0 to n-1.
 func parallel(goroutines, n int, do func(i int)) {
 	var wg sync.WaitGroup
 	for g := range goroutines {

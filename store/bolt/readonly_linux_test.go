@@ -13,8 +13,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt"
 )
 
-// TestReadOnlyFile runs on a thread with the file system rights of the user nobody, since root may
-// write regardless of the mode.
+// TestReadOnlyFile runs on a thread with the file system rights of the user nobody, because root
+// may write to any file.
 func TestReadOnlyFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "storage.db")

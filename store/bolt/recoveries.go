@@ -41,8 +41,8 @@ func (s *engine) CreateRecovery(ctx context.Context, created driver.Recovery, en
 	})
 }
 
-// afterAll returns a time after all events so far. last is the time of publication of the last
-// event.
+// afterAll returns a time after all events published so far. last is the publication time of the
+// last event.
 func afterAll(last time.Time) time.Time {
 	if now := time.Now(); now.After(last) {
 		last = now
@@ -92,8 +92,9 @@ func (s *engine) AdvanceRecovery(ctx context.Context, limit int) (advanced bool,
 	return advanced, err
 }
 
-// nextRecovery returns the webhook whose recovery advances next, the one after last in turn, and
-// the ID of the recovery. webhook is nil if all recoveries are done.
+// nextRecovery returns the first webhook after last that has an unfinished recovery, and the ID of
+// the recovery. After the end of the list, it starts again at the beginning. webhook is nil if all
+// recoveries are done.
 func nextRecovery(tx *bbolt.Tx, last []byte) (webhook []byte, id string) {
 	c := tx.Bucket(schema.OpenRecoveries).Cursor()
 	k, value := c.Seek(last)
@@ -106,7 +107,8 @@ func nextRecovery(tx *bbolt.Tx, last []byte) (webhook []byte, id string) {
 	return bytes.Clone(k), record.DecodeID(value)
 }
 
-// advance makes the recovery's next deliveries pending. It examines up to limit deliveries.
+// advance examines the recovery's next deliveries, up to limit, and schedules them for immediate
+// sending.
 func (s *engine) advance(b *batch, r *record.Recovery, limit int) error {
 	webhook, err := s.webhookByID(b.tx, r.Account, r.WebhookID)
 	if err != nil || b.isErasing(r.Account) { // deleted or unreadable
@@ -164,7 +166,7 @@ func putRecoveryRow(b *batch, r *record.Recovery) error {
 	if b.Get(schema.WebhookIDs, []byte(r.WebhookID)) == nil {
 		return nil // the webhook is deleted: no more recoveries will follow
 	}
-	// A damaged row counts as empty: err is ignored.
+	// Ignore the error: a damaged row counts as empty.
 	ids, _ := record.DecodeIDs(b.Get(schema.WebhookRecoveries, []byte(r.WebhookID)))
 	for ids = append(ids, r.ID); len(ids) > driver.MaxRecoveries; ids = ids[1:] {
 		if err := forgetRecovery(b, ids[0]); err != nil {
@@ -187,7 +189,8 @@ func forgetRecovery(b *batch, id string) error {
 	return b.Delete(schema.Recoveries, []byte(id))
 }
 
-// purgeRecoveries deletes finished recoveries created before the given time.
+// purgeRecoveries deletes finished and unreadable recoveries created before the given time, at most
+// *left, and subtracts their number from *left.
 func purgeRecoveries(b *batch, before time.Time, left *int) error {
 	var times, old [][]byte // deleted after the loop: a cursor skips keys after a deletion
 	c := b.tx.Bucket(schema.RecoveryTimes).Cursor()

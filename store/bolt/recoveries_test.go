@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A purge does not read recoveries that have not expired. Here such a recovery has an unreadable
-// record, which must stay.
+// A purge does not read recoveries that have not expired. In this test, one of these has an
+// unreadable record, which the purge must keep.
 func TestPurge_Recoveries_AreRemovedInStepsAndOnlyTheOldAreRead(t *testing.T) {
 	const old, limit = 10, 4
 	s := openTemp(t)

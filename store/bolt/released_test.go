@@ -32,8 +32,8 @@ import (
 var writeReleased = flag.Bool("write-released", false, "TestReleasedFiles keeps the file of today's schema in testdata, if there is none yet")
 
 // TestReleasedFiles opens a file of each released schema, testdata/schema-N.db, and a file of the
-// current version. It checks all contents against the expectations stored next to each file.
-// release/make adds the file of a new schema; existing files never change.
+// current version. It compares the contents of each with the JSON file next to it. release/make
+// adds the files of a new schema; existing files never change.
 func TestReleasedFiles(t *testing.T) {
 	t.Parallel()
 	today := filepath.Join(t.TempDir(), "today")
@@ -58,18 +58,18 @@ func TestReleasedFiles(t *testing.T) {
 	copyFile(t, today+".json", kept+".json")
 }
 
-// A holding is the expected contents of a file.
+// A holding describes the expected contents of a file.
 type holding struct {
 	At       time.Time // when the file was closed
 	Accounts map[string]*accountHolding
-	Tokens   map[string]string // key values, with the key's ID, or empty if refused
-	Requests map[string]string // idempotency keys of acct_1's keys, with the ID created
+	Tokens   map[string]string // key ID by key value; empty if the value is invalid
+	Requests map[string]string // ID of the created key by idempotency key, for acct_1
 }
 
 type accountHolding struct {
 	Keys         []any
 	Webhooks     []any
-	Secrets      map[string][]string // by webhook: the current and the previous secret
+	Secrets      map[string][]string // current and previous secret, by webhook
 	Deliveries   map[string][]any    // by webhook
 	Recoveries   map[string]any
 	AuditEntries []any
@@ -80,7 +80,7 @@ type owner struct {
 	*testing.T
 	*storageapitest.Kit
 	holding    *holding
-	recoveries map[string]string // account by recovery
+	recoveries map[string]string // account of each recovery
 }
 
 // makeReleased writes name.db, with every kind of record, and name.json, with the expected
@@ -102,7 +102,7 @@ func makeReleased(t *testing.T, name string) {
 		must(t, api.Close())
 		must(t, <-ended)
 		h.At = time.Now().UTC()
-		api, err = storageapi.NewHandler(config) // shows the contents of the file
+		api, err = storageapi.NewHandler(config) // to read the contents of the file
 		must(t, err)
 		for _, account := range []string{"acct_1", "acct_2"} {
 			h.Accounts[account] = show(t, api, account, o.recoveries)
@@ -133,7 +133,8 @@ func (o *owner) fill() {
 	ctx, api, account := o.T.Context(), o.API, o.Account
 	month := "2000-01"
 
-	// Keys: used, expiring, rotated, renamed, created with an idempotency key, deleted.
+	// Create keys that are used, expiring, rotated, renamed, created with an idempotency key, and
+	// deleted.
 	o.use(o.Key(scopes.FilesRead, scopes.AccountRead))
 	key, token, err := api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "expires", Scopes: scopes.All(), ExpiresAt: time.Now().AddDate(50, 0, 0), IdempotencyKey: "one"})
 	must(o.T, err)
@@ -149,7 +150,7 @@ func (o *owner) fill() {
 	o.Revoke(deleted)
 	o.holding.Tokens[deleted.Value] = ""
 
-	// Webhooks: working, dead and turned off, failing, off and changed, rotated.
+	// Create webhooks that are working, dead and turned off, failing, off and changed, and rotated.
 	well, gone, fails := o.Subscribe(), o.Subscribe(alerts.TypeBalanceLow), o.Subscribe(alerts.TypeBandwidthLimitReached)
 	off, two := o.Subscribe(alerts.TypeBalanceLow, alerts.TypeFilesExpiring), o.Subscribe(alerts.TypeTransactionsLimitReached)
 	gone.Script(storageapitest.Status(410))
@@ -162,7 +163,7 @@ func (o *owner) fill() {
 	_, err = api.Webhooks.RotateSecret(ctx, account, two.Webhook.ID, webhooks.RotateParams{Grace: 30 * 24 * time.Hour})
 	must(o.T, err)
 
-	// Events: reports of all kinds, and an event with a given ID.
+	// Publish events: reports of all kinds, and an event with a given ID.
 	must(o.T, api.Alerts.ReportBalance(ctx, account, 20))
 	must(o.T, api.Alerts.ReportBalance(ctx, account, 5))
 	must(o.T, api.Alerts.ReportBandwidth(ctx, account, 85, 100, month))
@@ -242,7 +243,7 @@ func show(t *testing.T, api *storageapi.Handler, account string, recoveries map[
 	return a
 }
 
-// plain returns a value as decoded from its JSON.
+// plain encodes a value as JSON and decodes it into plain maps and slices.
 func plain(t *testing.T, value any) (decoded any) {
 	t.Helper()
 	text, err := json.Marshal(value)
@@ -251,8 +252,8 @@ func plain(t *testing.T, value any) (decoded any) {
 	return decoded
 }
 
-// checkReleased opens a copy of name.db at the time when it was closed, and compares it with
-// name.json.
+// checkReleased sets the clock to the time when name.db was closed, opens a copy of it, and
+// compares the contents with name.json.
 func checkReleased(t *testing.T, name string) {
 	text, err := os.ReadFile(name + ".json")
 	must(t, err)
@@ -284,7 +285,7 @@ func checkReleased(t *testing.T, name string) {
 	verify(t, path)
 }
 
-// covers checks that got contains everything in want. Fields added since must be zero.
+// covers checks that got contains everything in want. Fields that want lacks must be zero.
 func covers(t *testing.T, where string, want, got any) {
 	t.Helper()
 	switch want := want.(type) {
@@ -371,7 +372,7 @@ func checkExpiring(t *testing.T, api *storageapi.Handler) {
 	}
 }
 
-// checkTokens verifies the values of keys. It also repeats creations whose idempotency keys are
+// checkTokens verifies the values of keys. It also repeats the creations whose idempotency keys are
 // less than a day old.
 func checkTokens(t *testing.T, api *storageapi.Handler, want *holding) {
 	t.Helper()
@@ -387,7 +388,7 @@ func checkTokens(t *testing.T, api *storageapi.Handler, want *holding) {
 	}
 }
 
-// checkOnce repeats earlier reports and events, for which nothing may be sent.
+// checkOnce repeats earlier reports and events, and checks that this adds no deliveries.
 func checkOnce(t *testing.T, api *storageapi.Handler) {
 	t.Helper()
 	ctx := t.Context()

@@ -15,9 +15,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// BenchmarkRestore restores a file with 200,000 pending deliveries for 100 webhooks. Since the
-// backup, half of them have been delivered in the abandoned file, and as many events have been
-// published.
+// BenchmarkRestore restores a file with 200,000 pending deliveries for 100 webhooks. In the
+// abandoned file, half of them have been delivered since the backup, and as many new events have
+// been published.
 func BenchmarkRestore(b *testing.B) {
 	if testing.Short() {
 		b.Skip("publishes 200,000 deliveries")

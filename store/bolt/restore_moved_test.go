@@ -25,10 +25,10 @@ import (
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
-// The test checks a key's value that another key has since the backup: the key was deleted and
-// imported again, under a lower or higher account or ID, or another key got the value after a
-// rotation. After Restore, the value must belong only to the key that has it in the abandoned file,
-// and lists must be readable.
+// The test moves a key's value to another key after the backup: the key is deleted and imported
+// again under a lower or higher account or ID, or another key gets the value after a rotation.
+// After Restore, the value must belong only to the key that has it in the abandoned file, and lists
+// must be readable.
 func TestRestore_ValueSinceImportedElsewhere_Succeeds(t *testing.T) {
 	for _, to := range []boltops.Ref{{Account: "a", ID: "m"}, {Account: "z", ID: "m"}, {Account: "m", ID: "a"}, {Account: "m", ID: "z"}} {
 		for _, rotated := range []bool{false, true} {
@@ -68,8 +68,8 @@ func TestRestore_ValueSinceImportedElsewhere_Succeeds(t *testing.T) {
 	}
 }
 
-// The test checks a webhook that was deleted since the backup and whose ID was imported into
-// another account. It must belong to that account, without its old pending deliveries.
+// After the backup, the test deletes a webhook and imports its ID into another account. After
+// Restore, the webhook must belong to that account, without its old pending deliveries.
 func TestRestore_WebhookSinceImportedElsewhere_Succeeds(t *testing.T) {
 	for _, account := range []string{"a", "z"} {
 		t.Run("to "+account, func(t *testing.T) {
@@ -116,8 +116,9 @@ func restoreFrom(t *testing.T, backup, abandoned string) *bolt.Store {
 	return s
 }
 
-// The test checks an event whose body was purged since the backup. Restore must keep it without the
-// body: known by its ID, with its deliveries. The state of alerts must be kept, too.
+// The test purges the body of an event after the backup. Restore must keep the event without the
+// body, so that its ID is known and its deliveries are listed. Restore must also keep the state of
+// alerts.
 func TestRestore_BodiesPurgedSince_LosesNothingAndRepeatsNoAlert(t *testing.T) {
 	c := newCopier(t)
 	ctx := t.Context()
@@ -180,9 +181,9 @@ func TestRestore_BodiesPurgedSince_LosesNothingAndRepeatsNoAlert(t *testing.T) {
 
 var damagedRows = flag.Int("damaged-rows", 60, "how many rows TestRestore_DamagedRows_ReportedAndNothingRevived damages; a third with -short or the race detector")
 
-// The test damages one row at a time in the backup or in the abandoned file. If Verify and Open
-// accept the file, Restore must restore it and report the problems, or refuse it if the fence says
-// so. Keys listed as deleted must stay invalid.
+// The test damages one row at a time in the backup or in the abandoned file. Restore must restore a
+// file that Verify and Open accept, and report the problems; with RefuseDamaged, it must refuse the
+// file. Keys listed as deleted must stay invalid.
 func TestRestore_DamagedRows_ReportedAndNothingRevived(t *testing.T) {
 	t.Parallel()
 	rounds := *damagedRows
@@ -210,7 +211,7 @@ func TestRestore_DamagedRows_ReportedAndNothingRevived(t *testing.T) {
 		}
 		inputs := map[string]input{"backup": {damaged, boltops.Fence{DeletedKeys: refs}}, "abandoned file": {whole, boltops.Fence{Abandoned: damaged, DeletedKeys: refs}}}
 		if strings.HasPrefix(what, "meta") {
-			delete(inputs, "abandoned file") // it may be unknown that the backup is of this file
+			delete(inputs, "abandoned file") // the two files may no longer be recognized as related
 		}
 		for name, in := range inputs {
 			info, failed := boltops.Restore(restored, in.backup, in.fence)

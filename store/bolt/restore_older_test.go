@@ -20,7 +20,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A copier copies a file in all ways in which backups are made.
+// A copier copies a file in each way in which backups are made.
 type copier struct {
 	t      *testing.T
 	path   string
@@ -66,8 +66,9 @@ func (c *copier) closed() (path string) {
 	return path
 }
 
-// An earlier copy is not accepted as the abandoned file, however little earlier it is and in
-// whichever ways both were copied. It would revive a key deleted between the two.
+// Restore refuses a copy older than the backup as the abandoned file, even if it is only a little
+// older, and regardless of how the two copies were made. Such a copy could revive a key that was
+// deleted between the two copies.
 func TestRestore_AbandonedFileOlderThanBackup_Refused(t *testing.T) {
 	t.Parallel()
 	ways := map[string]func(*copier) string{"live": (*copier).live, "closed": (*copier).closed}
@@ -97,8 +98,8 @@ func TestRestore_AbandonedFileOlderThanBackup_Refused(t *testing.T) {
 	}
 }
 
-// The file of which the backup was made is accepted as the abandoned file, whether or not it was
-// written since, and even if its clock was set.
+// Restore accepts the file from which the backup was made as the abandoned file, even if it has not
+// changed since, and even if its clock was set.
 func TestRestore_AbandonedFileContinued_Accepted(t *testing.T) {
 	for _, age := range []time.Duration{0, time.Second, time.Hour, -30 * time.Second, -time.Hour} {
 		for _, written := range []bool{true, false} {

@@ -27,7 +27,7 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// A story fills stores at random, and runs steps of long jobs between the operations.
+// A story performs random operations on stores, and runs steps of long jobs between the operations.
 type story struct {
 	t      *testing.T
 	rand   *rand.Rand
@@ -95,7 +95,7 @@ func newStory(t *testing.T, seed uint64, counts map[string]int) *story {
 	return s
 }
 
-// step performs an operation or a step of a job and, sometimes, makes a backup after it.
+// step performs an operation or a step of a job. Sometimes it makes a backup afterwards.
 func (s *story) step() {
 	switch n := s.rand.IntN(100); {
 	case n < 70:
@@ -312,7 +312,7 @@ func (s *story) purge() {
 		s.purging = driver.Purge{Limit: 1 + s.rand.IntN(60)}
 		pick := func() time.Time {
 			if len(s.times) == 0 || s.rand.IntN(8) == 0 {
-				return time.Now().Add(time.Millisecond) // everything has passed its retention
+				return time.Now().Add(time.Millisecond) // all retention times have passed
 			}
 			return s.times[s.rand.IntN(len(s.times))]
 		}
@@ -359,8 +359,8 @@ func (s *story) erase() {
 	s.counts["erase"]++
 }
 
-// move imports a page of the account being moved. After the last page, the account is erased, to
-// be moved again.
+// move imports a page of the account being moved. After the last page, it begins to erase the
+// account, so that the account can be moved again.
 func (s *story) move() {
 	if s.erasing["moved"] {
 		return
@@ -386,9 +386,9 @@ func (s *story) backup() {
 	wantRestorable(s.t, s.file)
 }
 
-// The test does the same with a file that has indexes of complete runs: after each step of an
-// erasure, and then of a purge of everything else. Under the race detector, it makes a backup only
-// after some of the steps.
+// The test does the same with a file large enough to have indexes of complete runs. It makes a
+// backup after each step of an erasure, and then after each step of a purge of everything else.
+// Under the race detector, it makes a backup only after some of the steps.
 func TestRestore_BackupOfLargeFileWithinJobs_FileSoundAndRestorable(t *testing.T) {
 	t.Parallel()
 	s, err := bolt.Open(filepath.Join(t.TempDir(), "storage.db"))
@@ -418,8 +418,8 @@ func TestRestore_BackupOfLargeFileWithinJobs_FileSoundAndRestorable(t *testing.T
 	}
 }
 
-// wantRestorable makes a backup of a store, and checks that the backup is sound and that Restore
-// makes a sound file of it.
+// wantRestorable makes a backup of a store. It checks that the backup is sound, and that Restore
+// creates a sound file from it.
 func wantRestorable(t testing.TB, s *bolt.Store) {
 	t.Helper()
 	dir := t.TempDir()
@@ -432,8 +432,8 @@ func wantRestorable(t testing.TB, s *bolt.Store) {
 	noError(t, os.RemoveAll(dir))
 }
 
-// wantRestores checks that a closed file is sound, which Restore verifies, and that Restore makes
-// a sound file of it.
+// wantRestores checks that Restore finds no damage in a closed file, and creates a sound file from
+// it.
 func wantRestores(t testing.TB, path string) {
 	t.Helper()
 	restored := filepath.Join(t.TempDir(), "restored.db")

@@ -36,7 +36,7 @@ func init() { roles["restore"] = restoreForEver }
 // A lostHost is a host whose file was backed up, and abandoned some time later.
 type lostHost struct {
 	dir, abandoned, backup string
-	tokens                 map[string]apikeys.Token // by what happened to the key
+	tokens                 map[string]apikeys.Token // by name of the key
 	keys                   map[string]boltops.Ref
 	hooks                  map[string]boltops.Ref
 }
@@ -50,10 +50,11 @@ func sealing(tb testing.TB) *signing.Keyring {
 	return keys
 }
 
-// newLostHost makes the files. Ten keys are kept. Ten keys each are deleted, rotated and created
-// after the backup. The same happens to webhooks, but instead of a rotation their URL changes.
-// Each event goes to all webhooks that the account has at the time. The first events are delivered
-// before the backup, the second after it, the third never; others are published after it.
+// newLostHost makes the files. After the backup, one key is deleted, one rotated and one created;
+// all others are kept. The same happens to webhooks, but one gets another URL instead of a
+// rotation. Each event goes to all webhooks that the account has at the time. The first event is
+// delivered before the backup, the second after it, and the third never. Two more are published
+// after the backup, one of which is delivered.
 func newLostHost(t testing.TB, options ...bolt.Option) *lostHost {
 	t.Helper()
 	h := &lostHost{dir: t.TempDir(), tokens: map[string]apikeys.Token{}, keys: map[string]boltops.Ref{}, hooks: map[string]boltops.Ref{}}
@@ -142,7 +143,7 @@ func noError(tb testing.TB, err error) {
 // path returns the path to restore to.
 func (h *lostHost) path() string { return filepath.Join(h.dir, "storage.db") }
 
-// lists returns a fence with the lists that a host has in its audit entries.
+// lists returns a fence with the lists that a host can take from its audit entries.
 func (h *lostHost) lists() boltops.Fence {
 	return boltops.Fence{
 		DeletedKeys: []boltops.Ref{h.keys["deleted"], {Account: "acct", ID: "key_none"}}, RotatedKeys: []boltops.Ref{h.keys["rotated"]},
@@ -150,7 +151,7 @@ func (h *lostHost) lists() boltops.Fence {
 	}
 }
 
-// valid returns the keys whose values are valid in a file.
+// valid returns the names of the keys whose values are valid in a file.
 func (h *lostHost) valid(t testing.TB, s *bolt.Store) []string {
 	t.Helper()
 	keys, err := apikeys.New(s, apikeys.Config{})
@@ -246,7 +247,8 @@ func TestRestore_HostsLists_RevokeKeys(t *testing.T) {
 	want(t, "claimed after it", pending(t, s), []string{"never to kept", "never to moved", "since to kept", "since to moved"})
 }
 
-// A key's hint matches its value after a restore. A key whose value is unknown must have no hint.
+// After a restore, the hint of each key must match its value. A key whose value is unknown must
+// have no hint.
 func TestRestore_Hints_MatchValues(t *testing.T) {
 	for name, fence := range map[string]func(*lostHost) boltops.Fence{
 		"by lists":                func(h *lostHost) boltops.Fence { return h.lists() },
@@ -274,8 +276,8 @@ func TestRestore_Hints_MatchValues(t *testing.T) {
 	}
 }
 
-// The test restores with the abandoned file. Everything must be as in that file, and nothing may be
-// sent twice.
+// The test restores with the abandoned file. The contents must be the same as in that file, and no
+// delivery may be sent twice.
 func TestRestore_AbandonedFile_LosesNothing(t *testing.T) {
 	h := newLostHost(t, bolt.Sealed(sealing(t)))
 	found := map[boltops.FindingKind]int{}
@@ -318,8 +320,8 @@ func TestRestore_AbandonedFile_LosesNothing(t *testing.T) {
 	}
 }
 
-// The test restores accounts that were erased since the backup, or whose erasure is in progress in
-// the abandoned file.
+// The test restores an account that was erased since the backup, or whose erasure is in progress in
+// the abandoned file. Restore must erase it.
 func TestRestore_AccountErasedSince_IsErased(t *testing.T) {
 	h := newLostHost(t)
 	s, err := bolt.Open(h.abandoned)
@@ -354,8 +356,8 @@ func TestRestore_AccountErasedSince_IsErased(t *testing.T) {
 	}
 }
 
-// The test restores an erasure that was in progress at the time of the backup. Data that the
-// account has got since must be kept.
+// An erasure was in progress at the time of the backup, and has ended since. Restore must keep data
+// that the account got afterwards.
 func TestRestore_ErasureInProgress_IsFinished(t *testing.T) {
 	h := newLostHost(t)
 	s, err := bolt.Open(h.abandoned)
@@ -385,8 +387,8 @@ func TestRestore_ErasureInProgress_IsFinished(t *testing.T) {
 	want(t, "values that are valid", h.valid(t, s), []string{"anew"})
 }
 
-// The test uses an abandoned file that was itself restored from an earlier backup. So both files
-// have different events with the same numbers. No event may be lost.
+// The test uses an abandoned file that was itself restored from an earlier backup. So the abandoned
+// file and the backup have different events with the same numbers. No event may be lost.
 func TestRestore_AbandonedFileWasRestored_LosesNoEvent(t *testing.T) {
 	h := newLostHost(t)
 	fork := filepath.Join(h.dir, "fork.db")
@@ -412,7 +414,7 @@ func TestRestore_AbandonedFileWasRestored_LosesNoEvent(t *testing.T) {
 }
 
 // The test damages each page of the abandoned file in turn. Restore must refuse the file, name it,
-// and leave no file. Damage in an unused page must not matter.
+// and leave no file. Damage in an unused page must have no effect.
 func TestRestore_AbandonedFileWithDamagedPages_RefusedByName(t *testing.T) {
 	h := newLostHost(t)
 	whole, err := os.ReadFile(h.abandoned)
@@ -458,8 +460,8 @@ func wantAlone(t *testing.T, h *lostHost) {
 	want(t, "files", names, []string{"abandoned.db", "backup.db"})
 }
 
-// FuzzRestore changes bytes of the abandoned file. Restore must return, with a sound file, a file
-// whose damaged rows it reports, or none. Revoked keys must be invalid.
+// FuzzRestore changes bytes of the abandoned file. Restore must return, and must leave a sound
+// file, a file with damaged rows that it reports, or no file. Revoked keys must be invalid.
 func FuzzRestore(f *testing.F) {
 	h := newLostHost(f)
 	whole, err := os.ReadFile(h.abandoned)
@@ -491,7 +493,8 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// Restore refuses input from which it cannot make a safe and complete file, and leaves no file.
+// If Restore cannot create a safe and complete file from the input, it returns an error and leaves
+// no file.
 func TestRestore_UnsafeInput_IsRefused(t *testing.T) {
 	t.Parallel()
 	h := newLostHost(t, bolt.Sealed(sealing(t)))
@@ -556,8 +559,8 @@ func TestRestore_UnsafeInput_IsRefused(t *testing.T) {
 	}
 }
 
-// Restore keeps a file that appears at path while it runs, for example because a supervisor starts
-// the host.
+// Restore does not replace a file that appears at path while it runs, for example because a
+// supervisor starts the host.
 func TestRestore_FileAppearsAtPath_IsKept(t *testing.T) {
 	h := newLostHost(t)
 	fence := h.lists()
@@ -572,8 +575,8 @@ func TestRestore_FileAppearsAtPath_IsKept(t *testing.T) {
 	wantAlone(t, h)
 }
 
-// The test starts a Restore to the same path as another one that is still running. One of them must
-// make the file, and apply its fence to it.
+// The test starts a Restore while another Restore to the same path is running. One of them must
+// succeed, and apply its fence to the file.
 func TestRestore_ConcurrentToSamePath_OneSucceeds(t *testing.T) {
 	h := newLostHost(t)
 	first, second := h.lists(), h.lists()
@@ -596,7 +599,7 @@ func TestRestore_ConcurrentToSamePath_OneSucceeds(t *testing.T) {
 		<-wait
 	}
 	_, errFirst := boltops.Restore(h.path(), h.backup, first)
-	if errFirst == nil { // then the file at path is complete
+	if errFirst == nil { // so the file at path must be complete
 		wantSound(t, h.path())
 	}
 	close(ended)
@@ -613,8 +616,8 @@ func TestRestore_ConcurrentToSamePath_OneSucceeds(t *testing.T) {
 	wantAlone(t, h)
 }
 
-// The test names an abandoned file that has no more than the backup: the backup itself, or an
-// earlier one.
+// The test names an abandoned file that has nothing newer than the backup: the backup itself, or an
+// earlier backup.
 func TestRestore_AbandonedFileHasNothingNewer_IsRefused(t *testing.T) {
 	h := newLostHost(t)
 	link := filepath.Join(t.TempDir(), "link.db")
@@ -650,8 +653,8 @@ func TestRestore_AbandonedFileHasNothingNewer_IsRefused(t *testing.T) {
 	}
 }
 
-// The test repeatedly kills a process that restores. There must be no file, or a complete file with
-// the fence applied.
+// The test repeatedly kills a process that restores. Each time, there must be no file, or a
+// complete file with the fence applied.
 func TestRestore_Killed_LeavesNoOrCompleteFile(t *testing.T) {
 	t.Parallel()
 	h := newLostHost(t)
@@ -698,15 +701,16 @@ func restoreForEver(path string) error {
 		if _, err := boltops.Restore(path, filepath.Join(dir, "backup.db"), boltops.Fence{Abandoned: filepath.Join(dir, "abandoned.db")}); err != nil {
 			return err
 		}
-		time.Sleep(5 * time.Millisecond) // the file exists now
+		time.Sleep(5 * time.Millisecond) // leaves time for a kill after the file exists
 		if err := os.Remove(path); err != nil {
 			return err
 		}
 	}
 }
 
-// The test follows the event list of a file that is lost, and continues with the restored file,
-// whose events have other numbers. It must start again from a time, and get all events.
+// A client reads the event list of a file that is then lost, and continues with the restored file,
+// whose events have different numbers. The client must start over from a point in time, and then
+// get all events.
 func TestRestore_EventCursors_StartOver(t *testing.T) {
 	dir := t.TempDir()
 	path, backup, restored := filepath.Join(dir, "db"), filepath.Join(dir, "backup.db"), filepath.Join(dir, "restored.db")

@@ -13,9 +13,9 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// TestRootIsMerged checks that the root bucket, which contains all others and is written by each
-// commit, is merged into one page once it fits. Small buckets are inline in it, and bbolt never
-// merges it again after a split.
+// TestRootIsMerged checks that the root bucket is merged into one page once it fits. Each commit
+// writes the root bucket, which contains small buckets inline, and bbolt never merges its pages
+// after a split.
 func TestRootIsMerged(t *testing.T) {
 	s := openTemp(t)
 	if err := s.CreateWebhook(t.Context(), driver.Webhook{ID: "wh_1", Account: "acct", Events: []driver.EventType{alerts.TypeBalanceLow}, WebhookHealth: driver.WebhookHealth{Active: true}}, driver.CreateOptions{}); err != nil {
@@ -111,7 +111,7 @@ func contents(t *testing.T, s *engine) map[string]map[string]string {
 	return all
 }
 
-// The test checks with the race detector that purging does not read memory that concurrent commits
+// With the race detector, the test checks that a purge does not read memory that concurrent commits
 // write.
 func TestRootIsMerged_ConcurrentCommits_DoNotRace(t *testing.T) {
 	s := openTemp(t)

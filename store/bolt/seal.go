@@ -48,8 +48,9 @@ func (s *engine) openDataKey() error {
 	return s.writer.Run(ctx, func(b *batch) error { return b.Put(schema.Meta, schema.MetaDataKey, sealed) })
 }
 
-// reseal seals all secrets that are in plain text, if there is a data key. It marks the file when
-// all secrets are sealed, and does nothing if the file has the mark.
+// reseal seals all secrets that are in plain text, if there is a data key. When all secrets are
+// sealed, it marks the file. If the file already has the mark, reseal only checks that the data key
+// opens it.
 func (s *engine) reseal() error {
 	if s.dataKey == nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 )
 
 // The test opens a file whose process was killed while it sealed the secrets. The file has a data
-// key, sealed and plain secrets, and no mark. Open must seal the rest.
+// key, some sealed and some plain secrets, and no mark. Open must seal the plain secrets.
 func TestOpen_KilledWhileSealing_SealsTheRest(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	sealer, err := signing.NewKeyring(bytes.Repeat([]byte{1}, signing.KeySize))

@@ -21,7 +21,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// ring returns a Keyring whose keys each repeat one byte.
+// ring returns a Keyring with one key for each byte of bytesOfKeys; each key repeats its byte.
 func ring(t *testing.T, bytesOfKeys string) *signing.Keyring {
 	t.Helper()
 	var keys [][]byte
@@ -35,8 +35,8 @@ func ring(t *testing.T, bytesOfKeys string) *signing.Keyring {
 	return ring
 }
 
-// TestSealing opens a file in all stages of its life: in plain text, sealed, sealed with another
-// key, and with wrong keys in between.
+// TestSealing opens a file whose secrets are in plain text, sealed, and sealed with another key. In
+// between, it tries wrong keys.
 func TestSealing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	var all []driver.Webhook
@@ -89,7 +89,7 @@ func TestSealing(t *testing.T) {
 	refused("with the old key only", bolt.Sealed(ring(t, "a")))
 }
 
-// A brokenSealer is a Sealer whose Seal or Open fails.
+// A brokenSealer is a Sealer whose Seal or Open returns an error.
 type brokenSealer struct {
 	signing.Sealer
 	seal, open error
@@ -109,7 +109,7 @@ func (s brokenSealer) Open(ctx context.Context, sealed []byte) ([]byte, bool, er
 	return s.Sealer.Open(ctx, sealed)
 }
 
-// After a failure the file opens as before.
+// If the Sealer fails, Open returns an error, and the file can be opened as before.
 func TestSealed_SealerFails_ChangesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	unreachable := errors.New("KMS unreachable")
@@ -150,7 +150,7 @@ func (s hangingSealer) Open(context.Context, []byte) ([]byte, bool, error) {
 	return nil, false, nil
 }
 
-// Open returns an error and leaves the file unlocked.
+// If the Sealer hangs, Open returns an error and leaves the file unlocked.
 func TestSealed_SealerHangs_OpenFailsAfterTimeout(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	synctest.Test(t, func(t *testing.T) {

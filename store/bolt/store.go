@@ -7,8 +7,8 @@ import (
 	"github.com/storageapi/storageapi/store"
 )
 
-// A Store is an open file. It implements [store.Store]: pass it to storageapi.Config, whose
-// services call those methods.
+// A Store is an open file. It implements [store.Store]; set it in storageapi.Config, so that the
+// services call its methods.
 type Store struct {
 	contract
 	engine *engine
@@ -38,7 +38,7 @@ func Open(path string, options ...Option) (*Store, error) {
 
 // Backup writes a copy of the file to w. The copy is a complete file that [Open] can open, in one
 // consistent state. It includes everything acknowledged before the call, including alerts that are
-// in memory only. Publishing, claiming and verifying continue meanwhile.
+// in memory only. Publishing, claiming deliveries and verifying keys continue meanwhile.
 //
 // Backup first copies the state to a temporary file next to the file, with mode 0600, and from
 // there to w. So a slow w does not affect the live file. The temporary file needs space for the
@@ -50,15 +50,15 @@ func Open(path string, options ...Option) (*Store, error) {
 // If Backup returns an error, discard the data written to w: it is not a backup. If the context
 // ended, the error is the context's. During and after Close it is [store.ErrClosed], unless the
 // state was already copied. Otherwise it wraps the error of w or of the disk. Backup checks the
-// context between writes; a write that hangs must be ended by w. Even if it fails, Backup changes
-// nothing in the store except the mark of its clock. A backup of a halted store has the state that
-// its readers see.
+// context between writes; if a write hangs, w must end it. Even if it fails, Backup changes nothing
+// in the store except the mark of its clock. A backup of a halted store has the state that its
+// readers see.
 //
 // At the end, Backup compares the file with the copy. During the comparison, the file's pages
-// cannot be reused, so the file grows by the size of all writes. It also cannot outgrow its memory
-// mapping, whose size is a power of two up to 1 GiB and a multiple of 1 GiB beyond. A commit that
-// would outgrow it waits for the comparison, some tenths of a second per GiB if the file is
-// cached, and so do reads of rows that are not in memory.
+// cannot be reused, so the file grows by the size of all writes. The file also cannot outgrow its
+// memory mapping, whose size is a power of two up to 1 GiB and a multiple of 1 GiB beyond. A commit
+// that needs a larger mapping waits until the comparison ends, and so do reads of rows that are not
+// in memory. The comparison takes some tenths of a second per GiB if the file is cached.
 //
 // Concurrent backups are independent; each needs its own space on disk. Backup takes half a MiB to
 // 1 MiB of memory for a file of any size. The copy contains the signing secrets as the file stores
@@ -67,12 +67,13 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (BackupInfo, error) {
 	return s.engine.Backup(ctx, w)
 }
 
-// Halted returns the reason why the store has stopped writing until it is opened again, or nil if
-// it has not stopped.
+// Halted returns the reason why the store has stopped writing, or nil if it has not stopped. A
+// halted store resumes only when it is opened again.
 func (s *Store) Halted() error { return s.engine.Halted() }
 
-// Leave marks the file as left for place. From then on, Open returns [ErrLeft] for the file,
-// except with the option [Left]. [Return] removes the mark, and so does Leave with an empty place.
+// Leave marks the file as left for another store, which place describes. From then on, Open returns
+// [ErrLeft] for the file, except with the option [Left]. [Return] removes the mark, and so does
+// Leave with an empty place.
 func (s *Store) Leave(ctx context.Context, place string) error { return s.engine.Leave(ctx, place) }
 
 // FileSize returns the size of the file and the size of its free pages, both in bytes. The free

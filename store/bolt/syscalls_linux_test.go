@@ -19,8 +19,8 @@ type osCall struct {
 	failed bool
 }
 
-// trace runs a child in a role on the file in dir, under strace, and returns its calls in order.
-// inject is an option of strace, which may end the child; empty injects nothing.
+// trace runs a child in the given role under strace, and returns its calls in order. inject is the
+// fault for strace to inject, which may end the child; if it is empty, there is no fault.
 func trace(t *testing.T, role, dir, inject string) []osCall {
 	t.Helper()
 	strace, err := exec.LookPath("strace")
@@ -53,7 +53,7 @@ func trace(t *testing.T, role, dir, inject string) []osCall {
 // parseTrace parses the log of strace.
 func parseTrace(t *testing.T, text []byte, path string) (calls []osCall) {
 	t.Helper()
-	begun := make(map[string][]byte) // by thread: begun calls that other threads interrupted
+	begun := make(map[string][]byte) // by thread, the first part of an interrupted line
 	for line := range bytes.Lines(text) {
 		thread, call, _ := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
 		call = bytes.TrimSpace(call)

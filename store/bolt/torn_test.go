@@ -33,11 +33,11 @@ const (
 	metaSize = 96 // bytes of a meta page that may change
 )
 
-// TestPowerLoss makes the files that a power loss can leave during each kind of change, and
-// continues with them. A commit extends the file, writes the changed pages, syncs, writes one of
-// the two meta pages, and syncs again. So a power loss leaves any subset of the changed sectors
-// without the meta page, or all of them with part of the meta page. The change must be complete or
-// absent, and all other data unchanged.
+// TestPowerLoss creates the files that a power loss can leave during each kind of change, and opens
+// and uses them. A commit extends the file, writes the changed pages, syncs, writes one of the two
+// meta pages, and syncs again. So a power loss leaves any subset of the changed sectors without the
+// meta page, or all of the sectors with part of the meta page. The change must be complete or
+// absent, and all other data must be unchanged.
 func TestPowerLoss(t *testing.T) {
 	t.Parallel()
 	if testbubble.Raced {
@@ -67,7 +67,7 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
-// A commit holds the file before and after a commit, and all records in both.
+// A commit holds the file and its records, before and after a commit.
 type commit struct {
 	before, after               []byte
 	recordsBefore, recordsAfter map[string]string
@@ -78,7 +78,7 @@ type commit struct {
 type variant struct {
 	name    string
 	file    []byte
-	changed bool // whether the change must be in the file or must not
+	changed bool // whether the file must have the change
 }
 
 func commitOf(t *testing.T, s *engine, change func(context.Context, *engine) error) commit {
@@ -307,8 +307,8 @@ func settleSome(ctx context.Context, s *engine) error {
 	return err
 }
 
-// changes are all kinds of changes to a store, in an order in which they are possible. Each takes
-// one commit.
+// changes has every kind of change to a store, in an order in which they are possible. Each change
+// takes one commit.
 var changes = []struct {
 	name string
 	do   func(context.Context, *engine) error

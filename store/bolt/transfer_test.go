@@ -28,8 +28,8 @@ func TestTransfer(t *testing.T) {
 	t.Run("from a sealed file to memory", func(t *testing.T) { storetest.RunTransfer(t, sealed, inMemory) })
 }
 
-// The test imports accounts one after another, and opens the file again. The age of events, the
-// pending deliveries and their order, and the known IDs must be unchanged.
+// The test imports accounts one after another, closes the file and opens it again. The ages of
+// events, the pending deliveries and their order, and the known event IDs must be unchanged.
 func TestImport_Reopened_KeepsEverything(t *testing.T) {
 	const accounts, events, step = 3, 5, 1000
 	begin := time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
@@ -86,12 +86,12 @@ func TestImport_Reopened_KeepsEverything(t *testing.T) {
 	if err != nil || len(tasks) != events-1 {
 		t.Fatal(len(tasks), err)
 	}
-	for i, task := range tasks { // the longest due task comes first
+	for i, task := range tasks { // the task that has been due longest comes first
 		if want := fmt.Sprint("evt_", events-1-i); task.Event.ID != want || task.Attempt != 2 {
 			t.Errorf("claimed %d of %s, want 2 of %s", task.Attempt, task.Event.ID, want)
 		}
 	}
-	for i := range events { // only older events end, in any order of import
+	for i := range events { // purges only older events, regardless of the order of import
 		border := begin.Add(time.Duration(i)*step*time.Millisecond + 1)
 		for more := true; more; {
 			if more, err = s.Purge(t.Context(), driver.Purge{Payloads: border, Attempts: begin, EventIDs: begin, Limit: 3}); err != nil {

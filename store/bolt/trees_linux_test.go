@@ -15,8 +15,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt"
 )
 
-// The test checks damage that would make bbolt loop forever, overwrite pages, or panic while it
-// opens the file. A refused file must be neither mapped nor locked.
+// The test damages pages in ways that would make bbolt loop forever, overwrite pages, or panic
+// while it opens the file. Open must refuse the file, and leave it neither mapped nor locked.
 func TestOpen_DamagedPages_RefusesAndUnmapsFile(t *testing.T) {
 	const page = 4096
 	whole := filepath.Join(t.TempDir(), "whole.db")

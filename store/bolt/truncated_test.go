@@ -16,9 +16,9 @@ import (
 
 func init() { roles["open"] = openAndSay }
 
-// TestTruncatedFile cuts off more than a power loss could, and opens the rest in a separate
-// process. bbolt maps the file into memory, and the system kills a process that reads beyond the
-// end of the file.
+// TestTruncatedFile cuts off more of the file than a power loss could, and opens the rest. It uses
+// a separate process, because bbolt maps the file into memory, and the system kills a process that
+// reads beyond the end of a mapped file.
 func TestTruncatedFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -63,7 +63,7 @@ func wantRefused(t *testing.T, file []byte) string {
 		t.Fatal(err)
 	}
 	cmd := child(t, "open", dir)
-	cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0") // otherwise each takes a second
+	cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0") // otherwise each child takes a second
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Run(); err != nil {

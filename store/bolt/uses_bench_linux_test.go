@@ -10,7 +10,7 @@ import (
 )
 
 // BenchmarkUses measures the bytes written to the file ("MB") when the last uses of 65,536 keys
-// among 1 M are written, as a service does every minute. Each key was used before.
+// among 1 M are written, as a service does every minute. All keys have been used before.
 func BenchmarkUses(b *testing.B) {
 	count, used := 1_000_000, 1<<16
 	if testing.Short() {

@@ -17,8 +17,9 @@ import (
 )
 
 // BenchmarkPublishDuringUses measures Publish at 1,000 events/s, alone and while the last uses of
-// 65,536 keys are written. Five turns of each alternate; the results are medians of the turns'
-// percentiles. Lateness counts from the time at which an event should have been published.
+// 65,536 keys are written. The two alternate, with five turns each; the results are medians of the
+// turns' percentiles. The lateness of an event is the time from when it should have been published
+// until it is stored.
 func BenchmarkPublishDuringUses(b *testing.B) {
 	store, err := bolt.Open(filepath.Join(b.TempDir(), "uses.db"))
 	if err != nil {

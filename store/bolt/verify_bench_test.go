@@ -23,9 +23,9 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// BenchmarkVerify measures KeyService.Verify on a file of many keys. The verified keys are a
-// thousand of them ("hot"), all of them with the nth key in proportion to n^-1.1 ("zipf"), or all
-// of them alike ("uniform"). Verify takes turns with
+// BenchmarkVerify measures KeyService.Verify on a file of many keys. It verifies a thousand of the
+// keys ("hot"), all keys, the nth key with a frequency in proportion to n^-1.1 ("zipf"), or all
+// keys equally often ("uniform"). Verify takes turns with
 //
 //   - the floor: the SHA-256 of the key, and a bare View and Get of the same record, in a copy of
 //     the file opened with bbolt's defaults (the record is copied, since it is valid only within
@@ -33,11 +33,11 @@ import (
 //   - Verify on another copy, with no key in memory (CacheKeys(0)): "file";
 //   - Verify on a map of all keys with an RWMutex: "map".
 //
-// Each turn runs with one goroutine and then with two, which use separate keys, so that other load
-// on the machine affects all alike. Figures are medians of the turns' ratios: "x/floor" is the
-// time relative to the floor's; "rate/file" and "rate/map" are rates relative to theirs; "two/one"
-// is the rate of two goroutines relative to the rate of one. "MiB" is the memory that the keys
-// take after each was looked up three times.
+// They take turns so that other load on the machine affects all alike. Each turn runs with one
+// goroutine and then with two, which use separate keys. Figures are medians of the turns' ratios:
+// "x/floor" is the time relative to the floor; "rate/file" and "rate/map" are the rates relative to
+// "file" and "map"; "two/one" is the rate of two goroutines relative to the rate of one. "MiB" is
+// the memory that the keys take after each was looked up three times.
 func BenchmarkVerify(b *testing.B) {
 	for _, count := range []int{10_000, 1_000_000} {
 		b.Run(fmt.Sprint("keys=", count), func(b *testing.B) {
@@ -226,7 +226,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// lookUp looks up a token in the way of the floor.
+// lookUp looks up a token as the floor does.
 func lookUp(db *bbolt.DB, token string) error {
 	sum := sha256.Sum256([]byte(token))
 	return db.View(func(tx *bbolt.Tx) error {
@@ -278,7 +278,7 @@ func fill(b *testing.B, s *engine, count, accounts int) []string {
 		}
 		all[i].token = token.Reveal()
 	}
-	// Write in the order of each tree, which is faster.
+	// Write the rows of each bucket in key order, which is faster.
 	store := func(less func(a, b made) int, put func(*batch, *made) error) {
 		slices.SortFunc(all, less)
 		for chunk := range slices.Chunk(all, 100_000) {

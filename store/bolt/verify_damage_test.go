@@ -24,9 +24,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// rich returns the path of a closed file with the given number of events to 100 webhooks; 170
-// events give two runs of numbers. All buckets have rows, except buckets whose rows are
-// short-lived.
+// rich returns the path of a closed file with events for 100 webhooks; 170 events take two runs of
+// numbers. Every bucket has rows, except buckets whose rows are short-lived.
 func rich(t *testing.T, events int) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "rich")
@@ -67,7 +66,8 @@ func rich(t *testing.T, events int) string {
 	return name + ".db"
 }
 
-// The test changes one row at a time in a file with rows of all kinds. Verify must name each.
+// In a file with rows of all kinds, the test changes one row at a time. Verify must name the
+// changed row.
 func TestVerify_DamagedRow_IsNamed(t *testing.T) {
 	t.Parallel()
 	small, large := rich(t, 6), rich(t, 170)
@@ -180,7 +180,8 @@ func TestVerify_DamagedRow_IsNamed(t *testing.T) {
 	}
 }
 
-// spoil changes a row of a bucket: the first row, or the row that which selects.
+// spoil changes one row of a bucket. which selects the row by a name or a key prefix; if it is
+// empty, spoil changes the first row.
 func spoil(t *testing.T, path, bucket, which string, change func([]byte) []byte) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true})
@@ -192,7 +193,7 @@ func spoil(t *testing.T, path, bucket, which string, change func([]byte) []byte)
 		k, value := c.First()
 		switch which {
 		case "":
-		case "move": // to a row that leads nowhere
+		case "move": // to a key that refers to no other row
 			if k = bytes.Clone(k); k == nil {
 				k = []byte("nowhere")
 			}
@@ -247,7 +248,7 @@ func spoil(t *testing.T, path, bucket, which string, change func([]byte) []byte)
 	}))
 }
 
-// The test overwrites parts of pages. Verify must name them.
+// The test overwrites parts of pages. Verify must name these pages.
 func TestVerify_DamagedPage_IsNamed(t *testing.T) {
 	data, err := os.ReadFile(filled(t))
 	must(t, err)
@@ -309,7 +310,7 @@ func newestMeta(data []byte) []byte {
 func rootOf(data []byte) int     { return int(binary.NativeEndian.Uint64(newestMeta(data)[16:])) }
 func freelistOf(data []byte) int { return int(binary.NativeEndian.Uint64(newestMeta(data)[32:])) }
 
-// FuzzVerify flips bytes of a file. Verify and Compact must return, whatever the damage.
+// FuzzVerify flips bytes of a file. Verify and Compact must return in all cases.
 func FuzzVerify(f *testing.F) {
 	var data []byte
 	for seed := range uint64(200) {

@@ -27,8 +27,8 @@ func verify(t *testing.T, path string) {
 	}
 }
 
-// A report does not claim that the file is empty if the file has an unknown schema or damaged
-// pages.
+// If the file has an unknown schema or damaged pages, the report must not claim that the file is
+// empty.
 func TestVerify_AnotherSchema_IsNotCounted(t *testing.T) {
 	path := filled(t)
 	report, err := boltops.Verify(path, nil)
@@ -53,8 +53,8 @@ func TestVerify_AnotherSchema_IsNotCounted(t *testing.T) {
 	}
 }
 
-// TestVerifySealed verifies a file with sealed secrets: without keys only their form, and with
-// keys that they can be opened.
+// TestVerifySealed verifies a file with sealed secrets. Without keys, Verify checks only the form
+// of the secrets; with keys, it checks that the secrets can be opened.
 func TestVerifySealed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	keyring := func(fill byte) *signing.Keyring {
@@ -77,7 +77,7 @@ func TestVerifySealed(t *testing.T) {
 		t.Errorf("with another key: got %v, want ErrSealed", err)
 	}
 
-	// Damaged rows of the data key.
+	// Damage the row of the data key.
 	for name, change := range map[string]func([]byte) []byte{
 		"truncated": func(row []byte) []byte { return row[:len(row)-1] }, "another version": func(row []byte) []byte { return append([]byte{9}, row[1:]...) },
 		"short": func(row []byte) []byte { return row[:3] }, "missing": func([]byte) []byte { return nil },

@@ -14,20 +14,20 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// BenchmarkVerifyWithWriter measures how much a writer that creates 1,000 keys a second slows
-// down two goroutines that verify hot keys, or keys by Zipf's law. Turns of 100 ms with and
-// without the writer alternate.
+// BenchmarkVerifyWithWriter measures how much a writer slows down two goroutines that verify keys.
+// The writer creates 1,000 keys a second; the verified keys are hot, or follow Zipf's law. Turns of
+// 100 ms with and without the writer alternate.
 //
-// Figures are medians of the turns. "left" is the rate with the writer relative to the rate
-// without it, with keys in memory, and "left-file" the same without cached keys (CacheKeys(0)).
-// "left-map" is the same for a map of all keys, which creations do not touch: it shows how much
-// the writer takes from any load, by its processor time and by holding one of Go's processors in
-// each sync. "left-bare" is the same for a bare View and Get in the file that is written, as in
-// the floor of [BenchmarkVerify]. "commits" are the commits per second in each case: keys that
-// fall due during a commit share the next one. "alone" is the writer without verifiers: its share
-// of both processors' time, and its commits per second. Figures that end in "-µs" are the
-// processor time of one verification, without the writer and with it, less the time that the
-// writer takes alone.
+// Figures are medians of the turns. "left" is the rate with the writer relative to the rate without
+// it, with keys in memory. "left-file" is the same without cached keys (CacheKeys(0)). "left-map"
+// is the same for a map of all keys, which the writer does not change: it shows how much the writer
+// slows down any load, because it uses processor time and holds one of Go's processors in each
+// sync. "left-bare" is the same for a bare View and Get, as in the floor of [BenchmarkVerify], in
+// the file that is being written. "commits" are the commits per second in each case; keys that
+// become due during a commit share the next commit. "alone" is the writer without verifiers: its
+// share of both processors' time, and its commits per second. Figures that end in "-µs" are the
+// processor time of one verification, without the writer and with it, less the time that the writer
+// takes alone.
 func BenchmarkVerifyWithWriter(b *testing.B) {
 	count := 1_000_000
 	if testing.Short() {
@@ -46,7 +46,7 @@ func BenchmarkVerifyWithWriter(b *testing.B) {
 		{"-bare", func(token string) error { return lookUp(file.db, token) }, file},
 	}
 	for _, zipf := range []*rand.Zipf{nil, rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, uint64(count-1))} {
-		// So many draws that most rare keys are never drawn again: 350,000 of them.
+		// Draw so often that 350,000 different keys occur, most of them only once.
 		name, drawn := "hot", make([]int32, 1<<22)
 		for i := range drawn {
 			drawn[i] = rand.Int32N(1000)
@@ -92,8 +92,8 @@ type verifyCount struct {
 	cpu                        time.Duration // processor time of the process
 }
 
-// besideWriter runs a turn. Two goroutines verify tokens, unless verify is nil. Each millisecond,
-// a key falls due to be created in the store, unless the store is nil.
+// besideWriter runs a turn. Unless verify is nil, two goroutines verify tokens. Unless s is nil,
+// the turn also creates one key per millisecond in s.
 func besideWriter(b *testing.B, verify func(token string) error, tokens []string, drawn []int32, s *engine) (n verifyCount) {
 	var wg sync.WaitGroup
 	var verified atomic.Int64

@@ -37,11 +37,11 @@ type indexedWebhook struct {
 	err error // decoding error; a webhook with an error gets no deliveries and has no subscriptions
 }
 
-// accountWebhooks are the webhooks of an account, sorted by ID. Steps share them: a step must
-// change a clone.
+// accountWebhooks are the webhooks of an account, sorted by ID. Steps share the value; to change
+// it, a step must make a copy.
 type accountWebhooks struct {
 	list        []*indexedWebhook
-	subscribers []subscribers // by event type; built when a step needs them first
+	subscribers []subscribers // one per event type; built on first use
 }
 
 // accountWebhooks returns the account's webhooks, including changes made in the batch.
@@ -116,8 +116,8 @@ func (a *accountWebhooks) at(id string) (int, bool) {
 	return slices.BinarySearchFunc(a.list, id, func(w *indexedWebhook, id string) int { return strings.Compare(w.ID, id) })
 }
 
-// with returns a copy in which w replaces the webhook with that ID, or in which that webhook is
-// missing if w is nil.
+// with returns a copy of a in which w is the webhook with that ID. If w is nil, the copy has no
+// webhook with that ID.
 func (a *accountWebhooks) with(id string, w *indexedWebhook) *accountWebhooks {
 	list := slices.Clone(a.list)
 	switch i, there := a.at(id); {

@@ -18,8 +18,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestWebhookRows changes webhooks at random, in batches of which some steps and commits fail.
-// After each batch, the webhooks in memory must equal those in the file.
+// TestWebhookRows changes webhooks at random, in batches; some steps and some commits fail. After
+// each batch, the webhooks in memory must equal the webhooks in the file.
 func TestWebhookRows(t *testing.T) {
 	var disk boltfault.Disk
 	s := openTemp(t, disk.Option)
@@ -29,7 +29,7 @@ func TestWebhookRows(t *testing.T) {
 		webhook := testWebhook(id())
 		webhook.Account = fmt.Sprint("acct", webhook.ID[len(webhook.ID)-1]%2)
 		webhook.URL = fmt.Sprint("https://example.com/", random.IntN(1000))
-		webhook.ProvenAt = time.Now() // the file has only milliseconds
+		webhook.ProvenAt = time.Now() // the file stores whole milliseconds
 		fail, kind := random.IntN(40), random.IntN(6)
 		return func(b *batch) (err error) {
 			exists := b.Get(schema.WebhookIDs, []byte(webhook.ID)) != nil
@@ -109,8 +109,8 @@ func claimAtRandom(t *testing.T, s *engine, random *rand.Rand) {
 	}
 }
 
-// checkWebhookRows checks that the webhooks in memory equal those in the file, and returns their
-// number.
+// checkWebhookRows checks that the webhooks in memory equal the webhooks in the file. It returns
+// the number of webhooks in memory.
 func checkWebhookRows(t *testing.T, s *engine) (held int) {
 	t.Helper()
 	err := s.db.View(func(tx *bbolt.Tx) error {
@@ -153,7 +153,8 @@ func urls(list []*indexedWebhook) (urls []string) {
 	return urls
 }
 
-// A webhook changed by a commit with unknown outcome is read from the file, as its readers see it.
+// After a commit with unknown outcome, the webhooks that it changed are read from the file, in the
+// state that readers of the file see.
 func TestWebhookCache_CommitInDoubt_ReadsFile(t *testing.T) {
 	var disk boltfault.Disk
 	s := openTemp(t, disk.Option)
@@ -181,7 +182,7 @@ func TestWebhookCache_CommitInDoubt_ReadsFile(t *testing.T) {
 	}
 }
 
-// A claim that has read a webhook before a change does not add the old version to the cache after
+// If a claim has read a webhook before a change, it does not add the old version to the cache after
 // the change.
 func TestClaim_ConcurrentChange_DoesNotCacheOldWebhook(t *testing.T) {
 	s := openTemp(t)

@@ -20,9 +20,10 @@ import (
 
 var yearEvents = flag.Int("events", 36_500, "how many events TestYear publishes in its year")
 
-// TestYear simulates a year. Every day, events are published, delivered, given up and skipped,
-// files are reported, and expired data is purged as by a service with the default retention. Once
-// the file holds all the data that is kept, neither the file nor its free pages may grow.
+// TestYear simulates a year. Every day it publishes events, reports files, and purges expired data
+// as a service with the default retention does. Deliveries succeed, are given up or are skipped.
+// Once the file holds a full retention period of data, neither the file nor its free pages may
+// grow.
 func TestYear(t *testing.T) {
 	t.Parallel()
 	const lanes, publishers = 20, 64
@@ -43,13 +44,13 @@ func TestYear(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		size := func() (bytes int64) { // up to the last used page: the file grows by 16 MiB
+		size := func() (bytes int64) { // up to the last used page, because the file grows by 16 MiB
 			if err := s.db.View(func(tx *bbolt.Tx) error { bytes = tx.Size(); return nil }); err != nil {
 				t.Fatal(err)
 			}
 			return bytes
 		}
-		var settled, largest int64 // size after 120 days; largest size after that
+		var settled, largest int64 // size after 120 days, and the largest size later
 		for day := range 365 {
 			var wg sync.WaitGroup
 			for p := range publishers {
@@ -101,7 +102,7 @@ func tellOf(t *testing.T, s *engine, files int) {
 	}
 }
 
-// deliverAll settles the due deliveries. Most are delivered, some become dead.
+// deliverAll settles the due deliveries. Most of them succeed, one in ten is given up.
 func deliverAll(t *testing.T, s *engine) {
 	for {
 		tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 500)

@@ -1,5 +1,5 @@
-// Package capability defines the optional capabilities of a store, in addition to the methods that
-// every store has:
+// Package capability defines the optional features of a store, beyond the methods that every store
+// has:
 //
 //	if halted := store.Capabilities().Halted; halted != nil {
 //		err = halted()
@@ -25,9 +25,9 @@ type Set struct {
 	// disk unknown.
 	Halted func() error
 
-	// Doubt returns how much of the elapsed system time may come from a clock that was set while
-	// the process was not running. This time does not count towards disabling failing webhooks,
-	// because no attempt failed during it.
+	// Doubt returns how much of the elapsed system time may be the effect of setting the clock
+	// while the process was not running. This time does not count towards disabling failing
+	// webhooks, because no attempt failed during it.
 	Doubt func() time.Duration
 
 	// FileSize returns the size of the store's file and how many of its bytes are free.
@@ -36,12 +36,13 @@ type Set struct {
 	// Backup writes a copy of the store's file to w.
 	Backup func(ctx context.Context, w io.Writer) (BackupInfo, error)
 
-	// Leave marks the store as moved to place, a description of at most 4,096 bytes. Later attempts
-	// to open the store fail with an error that contains the place and how to remove the mark.
+	// Leave marks the store as moved to place, which is a description of at most 4,096 bytes. Later
+	// attempts to open the store fail with an error that names the place and says how to remove the
+	// mark.
 	Leave func(ctx context.Context, place string) error
 
-	// Warnings describe settings that may lose acknowledged writes. Each has three sentences: the
-	// setting, the possible loss, and the remedy.
+	// Warnings describe settings that may cause the loss of acknowledged writes. Each warning has
+	// three sentences: the setting, the possible loss, and the remedy.
 	Warnings []string
 
 	// Shared means that several processes may use the store, and that each process delivers a part
@@ -49,9 +50,10 @@ type Set struct {
 	// after the call returns, not before.
 	Shared bool
 
-	// WatchKeys calls changed, soon after the commit, for each key that another process has changed
-	// or deleted, and without an ID for an account whose keys it has erased. It returns when ctx
-	// ends or the store is closed. Calls may be lost.
+	// WatchKeys reports changes by other processes. Soon after another process has changed or
+	// deleted a key, it calls changed with the key's ID; soon after another process has erased the
+	// keys of an account, it calls changed with an empty ID. It may miss changes. It returns when
+	// ctx ends or the store is closed.
 	WatchKeys func(ctx context.Context, changed func(account, id string))
 
 	// PurgesConcurrently means that other methods do not wait while Purge runs.

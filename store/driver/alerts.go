@@ -8,8 +8,8 @@ import (
 )
 
 // An AlertStore keeps the state of alerts between reports, so that each alert is sent once. A state
-// is opaque to the store: a byte string, identified by an account and the name of a series, which
-// is usually one kind of report. A store accepts any series name.
+// is a byte string, which the store does not interpret. It is identified by an account and the name
+// of a series; a series is usually one kind of report. A store accepts any series name.
 type AlertStore interface {
 	// UpdateAlert calls change with the state of the account's series, and stores the changed state
 	// together with the events, in one step. It returns the number of new pending deliveries. If
@@ -18,13 +18,13 @@ type AlertStore interface {
 	// and must not call the store.
 	//
 	// Hosts report often, and most reports change nothing. If change keeps the State and adds no
-	// events, and the series is not due, UpdateAlert writes nothing and makes no call wait for a
+	// events, and the series is not due, UpdateAlert writes nothing, and no call has to wait for a
 	// write. A single-process store then answers from memory; other stores read one row.
 	UpdateAlert(ctx context.Context, account, series string, change func(*AlertStep) error) (deliveries int, err error)
 
-	// DueAlerts returns at most limit series that are due. CreateWebhook, UpdateWebhook and
-	// DeleteWebhook mark every series of the account that has a state as due, in the same step.
-	// UpdateAlert clears the mark of its series.
+	// DueAlerts returns at most limit series that are due. If a series has a state, it becomes due
+	// whenever CreateWebhook, UpdateWebhook or DeleteWebhook changes a webhook of its account, in
+	// the same step. UpdateAlert makes the series no longer due.
 	DueAlerts(ctx context.Context, limit int) ([]AlertSeries, error)
 
 	// UnseenKeys returns the indexes of the elements of dedupKeys that are not stored for the
@@ -58,8 +58,8 @@ type AlertStep struct {
 	// slice; do not modify its bytes.
 	State []byte
 
-	// Due reports whether webhooks of the account were created, updated or deleted since the last
-	// step that had a state.
+	// Due reports whether a webhook of the account was created, updated or deleted since the
+	// previous UpdateAlert of this series. It is false if there is no stored state.
 	Due bool
 
 	// Webhooks returns all readable webhooks of the account, by ascending ID. It may be called only
@@ -70,9 +70,9 @@ type AlertStep struct {
 	// the account already has one with its ID.
 	Events []AlertEvent
 
-	// Deferrable allows a crash to lose this State and restore the previous one, so that a
-	// single-process store can keep it in memory until the store is closed. It must not be set
-	// together with Events.
+	// Deferrable means that a crash may replace this State with the previous State. A
+	// single-process store can therefore keep this State in memory until the store is closed.
+	// Deferrable must not be set together with Events.
 	Deferrable bool
 }
 
@@ -80,8 +80,8 @@ type AlertStep struct {
 type AlertEvent struct {
 	EncodedEvent
 
-	// WebhookID restricts the event to this webhook, which gets it only if it is subscribed. If
-	// WebhookID is empty, all subscribed webhooks get the event.
+	// If WebhookID is not empty, only this webhook gets the event, and only if the webhook is
+	// subscribed. If WebhookID is empty, all subscribed webhooks get the event.
 	WebhookID string
 }
 

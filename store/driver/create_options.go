@@ -11,19 +11,19 @@ import (
 // CreateOptions are the conditions and side effects of [KeyStore.CreateKey] and
 // [Webhooks.CreateWebhook]. The zero value has none.
 type CreateOptions struct {
-	// MaxCount is the maximum number of the account's keys, or webhooks, after the creation; 0: no
-	// limit.
+	// MaxCount is the maximum number of the account's keys, or webhooks, after the creation. 0
+	// means no limit.
 	MaxCount int
 
 	// IdempotencyKey identifies the request: 1 to 128 bytes, unique within the account's creations
-	// of keys, or of webhooks. If empty, the request is not remembered, and the next three fields have
-	// no effect.
+	// of keys, or of webhooks. If empty, the request is not remembered, and the next three fields
+	// have no effect.
 	IdempotencyKey string
 	Fingerprint    [sha256.Size]byte // hash of the request's parameters
-	IdempotencyTTL time.Duration     // after which, by the store's clock, the key is forgotten
+	IdempotencyTTL time.Duration     // the store forgets the key after this time, by its clock
 
 	// MaxIdempotencyKeys is the maximum number of idempotency keys, including this one, that the
-	// account may have in use. Creations of keys and of webhooks are counted separately. 0: no
+	// account may have in use. Creations of keys and of webhooks are counted separately. 0 means no
 	// limit.
 	MaxIdempotencyKeys int
 

@@ -21,9 +21,9 @@ type Deliveries interface {
 	// Enqueue stores the event and, for each webhook of its account that is active and subscribed
 	// to its type at that moment, one pending delivery that is due now. It returns the number of
 	// these deliveries. For each inactive subscribed webhook it stores a Skipped delivery. If the
-	// account already has an event with that ID, even with other content, Enqueue stores nothing
-	// and returns the result of the first call. PublishedAt never decreases from one event to the
-	// next, even if the clock is set back.
+	// account already has an event with that ID, even if its content differs, Enqueue stores
+	// nothing and returns the result of the first call. PublishedAt never decreases from one event
+	// to the next, even if the clock is set back.
 	Enqueue(ctx context.Context, event EncodedEvent) (deliveries int, err error)
 
 	// Deliver reports to s every pending delivery of this process and every change to one. It runs
@@ -66,9 +66,9 @@ type Deliveries interface {
 	// scheduler, because the caller already knows the results.
 	Settle(ctx context.Context, results []AttemptResult, health []HealthChange) (Settled, error)
 
-	// Probe makes the process that delivers for the webhook call Scheduler.Probe. The request
-	// reaches that process as reported steps do, but need not survive a crash. Probe returns
-	// ErrNotFound if the account has no such webhook.
+	// Probe requests a call of Scheduler.Probe in the process that delivers for the webhook. The
+	// request reaches that process like a reported step, but need not survive a crash. Probe
+	// returns ErrNotFound if the account has no such webhook.
 	Probe(ctx context.Context, account, webhookID string) error
 
 	// Unreported counts the pending deliveries that have not been reported to a scheduler of this
@@ -113,9 +113,10 @@ type Scheduler interface {
 	Pause(groups []Group)
 	UnderWay() map[Group]int
 
-	// Trouble reports the error that keeps the store from reading pending deliveries now; nil means
-	// that all have been read. Deliver calls Trouble(nil) once it has reported all deliveries that
-	// were stored when it began, and again each time such an error is over.
+	// Trouble reports an error that currently prevents the store from reading some pending
+	// deliveries. nil means that all of them have been read. Deliver calls Trouble(nil) once it has
+	// reported all deliveries that were stored when it began, and again each time such an error has
+	// ended.
 	Trouble(err error)
 }
 
@@ -135,10 +136,10 @@ type Scope struct {
 	Group              Group
 }
 
-// A PendingDelivery is a pending delivery, in the form that [Scheduler.Add] takes.
+// A PendingDelivery reports a pending delivery to [Scheduler.Add].
 type PendingDelivery struct {
 	Number  uint64
-	Webhook *Webhook // shared; taken as claimable unless Webhook or Load reports otherwise
+	Webhook *Webhook // shared; counts as claimable unless Webhook or Load reports otherwise
 	Group   Group
 
 	// Due is when the next attempt is due, by the clock of this process. A store whose rows use
@@ -146,18 +147,18 @@ type PendingDelivery struct {
 	Due time.Time
 
 	Attempts  int  // made so far
-	Before    int  // of Attempts, those before the retries last started over
-	Recovered bool // scheduled after all deliveries that are not recovered
+	Before    int  // attempts made before the retries last started over
+	Recovered bool // scheduled after all deliveries that are not Recovered
 	First     bool // scheduled before all other deliveries of its webhook
 }
 
-// A LoadedDelivery is a delivery as [Deliveries.Load] found it.
+// A LoadedDelivery is the state of a delivery that [Deliveries.Load] has read.
 type LoadedDelivery struct {
 	State    LoadState
 	Webhook  *Webhook     // shared; nil if Gone or Unread
 	Event    EncodedEvent // set if Ready
-	Attempts int          // made so far; if not as reported, the delivery waits until Due
-	Before   int          // of Attempts, those before the retries last started over
+	Attempts int          // made so far; if it differs from the reported number, the delivery waits until Due
+	Before   int          // attempts made before the retries last started over
 	Due      time.Time
 
 	// Age is the time since the event of a Ready delivery was published, by the clock that Purge
@@ -184,8 +185,8 @@ const (
 	Unread                   // owner uncertain, or read limit reached: load it again soon
 )
 
-// An AttemptResult is the result of a completed attempt. An abandoned attempt has no result; its
-// delivery goes back to waiting.
+// An AttemptResult describes a completed attempt and its effect. An abandoned attempt has no
+// result; its delivery goes back to waiting.
 type AttemptResult struct {
 	DeliveryRef
 	Effect     Effect        // Retry, Deliver or GiveUp
@@ -193,7 +194,7 @@ type AttemptResult struct {
 	RetryAfter time.Duration // wait until the next attempt, for Retry; at least 0
 }
 
-// An Effect is the effect of an attempt on its delivery.
+// An Effect says what happens to a delivery after an attempt.
 type Effect uint8
 
 // The effects. Stores persist these numbers.
@@ -203,7 +204,7 @@ const (
 	GiveUp  Effect = 3 // settled as Dead
 )
 
-// A HealthChange sets the health of a webhook, as the service decided.
+// A HealthChange sets the health of a webhook to the value that the service has computed.
 type HealthChange struct {
 	Account, WebhookID string
 	Version            uint64 // version on which the decision is based; the change increments it

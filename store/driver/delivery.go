@@ -51,12 +51,12 @@ func (d *Delivery) Failed() bool {
 
 // A DeliveryQuery selects deliveries of a webhook.
 type DeliveryQuery struct {
-	States []DeliveryState // empty: all
-	Types  []EventType     // empty: all
+	States []DeliveryState // empty means all
+	Types  []EventType     // empty means all
 	Failed bool            // only failed deliveries, see [Delivery.Failed]; States and Types apply as well
-	From   time.Time       // published then or later; zero: no limit
-	To     time.Time       // published before; zero: no limit
-	After  string          // [DeliveryPage.Next] of the previous page; empty: the newest
+	From   time.Time       // published at this time or later; zero means no limit
+	To     time.Time       // published before this time; zero means no limit
+	After  string          // [DeliveryPage.Next] of the previous page; empty means the first page
 	Limit  int             // page size; at least 1
 }
 
@@ -68,14 +68,14 @@ func (q *DeliveryQuery) Matches(d *Delivery) bool {
 }
 
 // OnlyFailed reports whether the query selects only failed deliveries, so that a store can use an
-// index of them: Failed is set, or States contain only Dead and Skipped.
+// index of failed deliveries: Failed is set, or States contain only Dead and Skipped.
 func (q *DeliveryQuery) OnlyFailed() bool {
 	other := func(state DeliveryState) bool { return state != Dead && state != Skipped }
 	return q.Failed || len(q.States) > 0 && !slices.ContainsFunc(q.States, other)
 }
 
 // FullPages reports whether each page that has a Next must be full. Otherwise a page may end early,
-// because rare deliveries are searched for in steps.
+// because the store searches for rare deliveries in steps.
 func (q *DeliveryQuery) FullPages() bool {
 	return q.Failed && len(q.States) == 0 && len(q.Types) == 0
 }
@@ -86,7 +86,7 @@ type DeliveryPage struct {
 
 	// Next is the [DeliveryQuery.After] of the following page; empty if there is none. Unless the
 	// query has [DeliveryQuery.FullPages], a page may hold fewer deliveries than Limit, even none,
-	// and still have a Next. It is safe to show to clients, since it reveals nothing about other
+	// and still have a Next. Next is safe to show to clients, since it reveals nothing about other
 	// accounts.
 	Next string
 }
@@ -96,7 +96,7 @@ type Attempt struct {
 	Number    int           // 1 for the first
 	StartedAt time.Time     // UTC, to the millisecond
 	Duration  time.Duration // to the microsecond
-	Status    int           // of the response; 0 if there was none
+	Status    int           // status code of the response; 0 if there was no response
 	Class     ErrorClass    // kind of failure; empty for success
 	Error     string        // short reason for the failure, without secrets; empty for success
 
@@ -146,8 +146,8 @@ type Recovery struct {
 	// and Pending.
 	States []DeliveryState
 
-	From time.Time // published then or later
-	To   time.Time // published before; if zero, CreateRecovery sets it to just after the last event
+	From time.Time // published at this time or later
+	To   time.Time // published before this time; if zero, CreateRecovery sets it to just after the last event
 
 	CreatedAt time.Time // UTC, to the millisecond
 	Recovered int       // deliveries made pending so far

@@ -1,6 +1,6 @@
-// Package driver is the contract between the services and a store: the methods that packages
-// apikeys, webhooks and alerts call, and the records that they store. It is for authors of stores
-// and of wrappers of stores, as database/sql/driver is for authors of databases:
+// Package driver defines the contract between the services and a store: the methods that packages
+// apikeys, webhooks and alerts call, and the records that these packages store. It is for authors
+// of stores and of wrappers of stores, as database/sql/driver is for authors of databases:
 //
 //	func (s *Store) KeyByID(ctx context.Context, account, id string) (driver.Key, error) {
 //		key, ok := s.keys[account][id]
@@ -14,10 +14,10 @@
 // hosts also see, such as [Key] and [Webhook], have the same names in package apikeys and package
 // webhooks.
 //
-// The contract is the comments of the methods of [KeyStore], [WebhookStore] and [AlertStore],
-// together with the rules for every method in [package store]: atomicity, errors, contexts, clocks,
-// IDs and copies. Unqualified errors such as ErrNotFound are in package apierr. Package storetest
-// tests a store against the contract.
+// The contract consists of the method comments of [KeyStore], [WebhookStore] and [AlertStore], and
+// of the rules for every method in [package store]: atomicity, errors, contexts, clocks, IDs and
+// copies. Unqualified errors such as ErrNotFound are in package apierr. Package storetest tests a
+// store against the contract.
 //
 // [package store]: https://pkg.go.dev/github.com/storageapi/storageapi/store
 package driver

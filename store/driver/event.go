@@ -8,7 +8,7 @@ import (
 // An EventType names a kind of event that a webhook can subscribe to.
 type EventType string
 
-// An EncodedEvent is an event as it is stored, signed and sent.
+// An EncodedEvent is an event in the form in which it is stored, signed and sent.
 type EncodedEvent struct {
 	ID        string // unique in its account
 	Account   string
@@ -37,17 +37,17 @@ type StoredEvent struct {
 
 // An EventQuery selects events of an account.
 type EventQuery struct {
-	Types       []EventType // empty: all
-	WebhookID   string      // only events with a delivery to this webhook; empty: all events
-	From        time.Time   // published then or later; zero: no limit
-	To          time.Time   // published before; zero: no limit
-	OldestFirst bool        // else newest first
+	Types       []EventType // empty means all
+	WebhookID   string      // only events with a delivery to this webhook; empty means all events
+	From        time.Time   // published at this time or later; zero means no limit
+	To          time.Time   // published before this time; zero means no limit
+	OldestFirst bool        // otherwise newest first
 	After       string      // [EventPage.Next] or Resume of the previous page; empty means the first page
 	Limit       int         // page size; at least 1
 }
 
-// Matches reports whether the query selects the event, regardless of WebhookID and of where the page
-// begins.
+// Matches reports whether the query selects the event, regardless of WebhookID and of where the
+// page begins.
 func (q *EventQuery) Matches(e *StoredEvent) bool {
 	return (len(q.Types) == 0 || slices.Contains(q.Types, e.Type)) &&
 		!e.PublishedAt.Before(q.From) && (q.To.IsZero() || e.PublishedAt.Before(q.To))
@@ -58,13 +58,13 @@ type EventPage struct {
 	Events []StoredEvent
 
 	// Next is the [EventQuery.After] of the following page; empty if there is none. A page may hold
-	// fewer events than Limit, even none, and still have a Next. It is safe to show to clients,
+	// fewer events than Limit, even none, and still have a Next. Next is safe to show to clients,
 	// since it reveals nothing about other accounts.
 	Next string
 
 	// Resume is the [EventQuery.After] that continues this list later. It is set for every query
-	// with OldestFirst, and only for these. It equals Next if there is one; otherwise it continues
-	// with events published after this page was made. Queries that continue with Resume, and change
-	// no other field, list each event once, without gaps, even while many nodes publish.
+	// with OldestFirst, and only for these. It equals Next if Next is not empty; otherwise it
+	// continues with events published after this page was made. Queries that continue with Resume,
+	// and change no other field, list each event once, without gaps, even while many nodes publish.
 	Resume string
 }

@@ -5,7 +5,7 @@ import "time"
 // An ExpiryQuery selects a page of the expiring keys of all accounts, ordered by ascending
 // ExpiresAt, Account and ID.
 type ExpiryQuery struct {
-	After  Expiry    // the page begins after this position; no key need exist there
+	After  Expiry    // the page begins after this position, at which no key need exist
 	Before time.Time // only keys with an earlier ExpiresAt
 	Limit  int       // page size; at least 1
 }

@@ -6,9 +6,9 @@ import (
 	"log/slog"
 )
 
-// A Hash is the SHA-256 of a token's whole text. Only the hash and the hint of a token are
-// stored. (A token has 190 random bits, so a fast hash without salt is as good as a slow
-// one.) It prints, marshals and logs as "[redacted]".
+// A Hash is the SHA-256 of a token's whole text. Only the hash and the hint of a token are stored.
+// (A token has 190 random bits, so a fast hash without salt is as good as a slow one.) A Hash
+// prints, marshals and logs as "[redacted]".
 type Hash struct {
 	redacted
 	Sum [sha256.Size]byte

@@ -37,22 +37,23 @@ type History interface {
 
 	// ListEvents returns a page of the account's events, in the order in which they were stored if
 	// query.OldestFirst is set, or else in reverse order. It lists every event of which the store
-	// still has a record, with or without deliveries. An OldestFirst page and the pages that follow
-	// its Resume list exactly once each event that is stored before the last page is made, unless
-	// it is purged; concurrent Enqueue calls, clock changes and chosen IDs cause no gaps. An
-	// OldestFirst query whose After is not from a page of the store begins at From, so it repeats
-	// events rather than omits them. Any other query whose After is not from a page of the same
-	// account and order returns an arbitrary page. With query.WebhookID it lists the events that have
-	// a delivery to that webhook, pending or settled. An event whose delivery has expired may be
-	// listed or omitted. ListEvents returns ErrNotFound if the account has no webhook with that ID.
+	// still has a record, with or without deliveries. A caller that begins with an OldestFirst page
+	// and continues with Resume gets each event that was stored before the last page was made
+	// exactly once, unless the event is purged. Concurrent Enqueue calls, clock changes and chosen
+	// IDs cause no gaps. If After is not from a page of the store, an OldestFirst query begins at
+	// From, so that it repeats events rather than omits them. If After is not from a page of the
+	// same account and order, any other query returns an arbitrary page. With query.WebhookID,
+	// ListEvents lists the events that have a pending or settled delivery to that webhook. An event
+	// whose delivery has expired may be listed or omitted. ListEvents returns ErrNotFound if the
+	// account has no webhook with that ID.
 	ListEvents(ctx context.Context, account string, query EventQuery) (EventPage, error)
 
 	// Redeliver makes a settled delivery pending and due now, and starts its retries over. A
-	// pending delivery becomes due now and continues its retries. The store reports a settled
-	// delivery by Add with First set, a pending delivery by Nudge, and calls Probe for both. A
-	// running attempt continues, and its result decides the delivery's outcome. The audit entry is
-	// stored in the same step. Redeliver returns ErrNotFound if no such delivery, or if
-	// its webhook or payload no longer exists.
+	// pending delivery becomes due now and continues its retries. The store calls Add with First
+	// set for a settled delivery, Nudge for a pending delivery, and Probe in both cases. A running
+	// attempt continues, and its result counts. The audit entry is stored in the same step.
+	// Redeliver returns ErrNotFound if there is no such delivery, or if its webhook or payload no
+	// longer exists.
 	Redeliver(ctx context.Context, account, webhookID, eventID string, entry audit.Entry) error
 
 	// CreateRecovery stores a recovery for AdvanceRecovery to carry out. If its To is zero, the
@@ -67,8 +68,8 @@ type History interface {
 	RecoveryByID(ctx context.Context, account, id string) (Recovery, error)
 
 	// AdvanceRecovery advances one unfinished recovery by one step; repeated calls serve the
-	// webhooks in turn. A step examines about limit deliveries. It makes settled deliveries that
-	// still have a payload pending and due now. If the recovery's States include Pending, pending
+	// webhooks in turn. A step examines about limit deliveries. Settled deliveries become pending
+	// and due now if they still have a payload. If the recovery's States include Pending, pending
 	// deliveries become due now and continue their retries. A recovery whose webhook was deleted is
 	// done. AdvanceRecovery returns false if all recoveries were already done.
 	AdvanceRecovery(ctx context.Context, limit int) (advanced bool, err error)
@@ -79,13 +80,13 @@ type History interface {
 
 	// Purge removes expired records, the oldest first, at most about purge.Limit records; more
 	// reports whether expired records remain. It may also do other maintenance. A store that uses
-	// its machine's clock must not trust a clock that was set ahead. It accepts a jump only once
-	// the clock has kept it for a day, see [Purge.Doubting].
+	// its machine's clock must not trust a clock that was set ahead. It accepts a jump of the clock
+	// only after the jump has lasted for a day, see [Purge.Doubting].
 	Purge(ctx context.Context, purge Purge) (more bool, err error)
 }
 
-// A Purge holds the expiry times: records of events that were published before the given times, by
-// the store's clock, have expired. See [History.Now].
+// A Purge holds an expiry time for each kind of record. The records of an event have expired if the
+// event was published before that time, by the store's clock; see [History.Now].
 type Purge struct {
 	// Payloads is the expiry time of event bodies. Pending deliveries of an expired event end as
 	// Dead, with a logged attempt of ClassExpired. A store need not know about running attempts,

@@ -7,15 +7,15 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// A Key is an API key as it is stored: everything but its token. Package internal/listed lists its
+// A Key is a stored API key. It does not contain the token. Package internal/listed lists its
 // fields.
 type Key struct {
 	ID      string // "key_" and a ULID; later keys sort after earlier ones
 	Account string // the account that owns the key
 	Name    string // 1 to 128 characters
 
-	// Scopes are the permissions of the key. The service returns scopes that are no longer declared
-	// as [scopes.Set.Unknown]; a store keeps them like all others.
+	// Scopes are the permissions of the key. A store also keeps scopes that are no longer declared;
+	// the service returns them as [scopes.Set.Unknown].
 	Scopes scopes.Set
 
 	// CreatedAt and ExpiresAt are in UTC, to the millisecond. The key is invalid from
@@ -23,9 +23,9 @@ type Key struct {
 	CreatedAt time.Time
 	ExpiresAt time.Time
 
-	// CreatedBy is the creator: the key whose credential created it, or else the actor in the
-	// context of the creation. Zero means unknown, as for imported keys and keys older than
-	// this field.
+	// CreatedBy is the actor that created the key: the API key whose credential requested the
+	// creation, or else the actor in the context of the creation. Zero means unknown, as for
+	// imported keys and keys older than this field.
 	CreatedBy audit.Actor
 
 	// Hash is the hash of the current token, which is valid until ExpiresAt.
@@ -36,16 +36,16 @@ type Key struct {
 	Hint string
 
 	// Previous is the hash of the token before the last rotation. That token is valid until
-	// PreviousExpiresAt, which is never later than ExpiresAt. Zero means none. The service omits it once
-	// it has expired.
+	// PreviousExpiresAt, which is never later than ExpiresAt. Zero means none. The service omits it
+	// once it has expired.
 	Previous          Hash
 	PreviousHint      string // as Hint
 	PreviousExpiresAt time.Time
 
-	// LastUsedAt is when a token of the key was last verified, to within about a minute; zero:
+	// LastUsedAt is when a token of the key was last verified, to within about a minute; zero means
 	// never. If more than 65,536 keys are used in one minute, some uses may be recorded later.
-	// PreviousUsedAt is the last use of the Previous token, since it was issued. Both are stored
-	// apart from the key's record: only [KeyStore.RecordKeyUse] writes them, and
+	// PreviousUsedAt is the last use of the Previous token, before or after the rotation. Both are
+	// stored apart from the key's record: only [KeyStore.RecordKeyUse] writes them, and
 	// [KeyStore.KeyByHash] leaves them zero.
 	LastUsedAt     time.Time
 	PreviousUsedAt time.Time

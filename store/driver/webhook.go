@@ -18,8 +18,8 @@ type Webhook struct {
 	// duplicates.
 	Events []EventType
 
-	// PastEvents are earlier types that the webhook is no longer subscribed to, without duplicates.
-	// Its pending and recovered deliveries may have these types.
+	// PastEvents are the event types from which the webhook has unsubscribed, without duplicates.
+	// Pending and recovered deliveries of the webhook may have these types.
 	PastEvents []EventType
 
 	WebhookHealth
@@ -30,7 +30,8 @@ type Webhook struct {
 
 	// Held reports whether the webhook is on hold: the store was restored from a backup, and
 	// deliveries that were pending in the backup may have been sent since. The webhook gets no
-	// deliveries; new events become pending as usual. webhooks.WebhookService.Release ends the hold.
+	// deliveries; new events become pending as usual. webhooks.WebhookService.Release ends the
+	// hold.
 	Held bool
 
 	// Threshold is a setting for publishers that choose single webhooks for an event, such as
@@ -46,7 +47,7 @@ type Webhook struct {
 	PreviousSecretExpiresAt time.Time // UTC, to the millisecond
 }
 
-// A WebhookHealth is the part of a [Webhook] that results of attempts change.
+// A WebhookHealth is the part of a [Webhook] that changes with the results of attempts.
 type WebhookHealth struct {
 	// Active reports whether events are sent. The pending deliveries of an inactive webhook wait
 	// until it is active again. Events published while it is inactive are [Skipped]: activating it
@@ -128,7 +129,7 @@ func (h WebhookHealth) After(effect Effect, attempt *Attempt, eventID string, of
 }
 
 // Proven reports whether the receiver has accepted an event at this URL and the last attempt
-// succeeded. While slots are short, unproven webhooks get only a share of them.
+// succeeded. When slots are scarce, unproven webhooks get only a share of them.
 func (w *WebhookHealth) Proven() bool { return !w.ProvenAt.IsZero() && w.FailingSince.IsZero() }
 
 // Claimable reports whether the webhook is active and not on hold, so that attempts may be made.

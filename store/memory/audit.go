@@ -69,7 +69,7 @@ func (l *auditLog) addAt(n audit.Entry, at time.Time) bool {
 	return true
 }
 
-// remove removes n from all lists.
+// remove removes the entry from all lists.
 func (l *auditLog) remove(n *entry) {
 	l.order = without(l.order, n)
 	of := l.accounts[n.Account]
@@ -84,7 +84,7 @@ func (l *auditLog) remove(n *entry) {
 	of.routine = without(of.routine, n)
 }
 
-// without removes n from the list and returns the list.
+// without removes the entry n from the list and returns the list.
 func without(list []*entry, n *entry) []*entry {
 	i, found := slices.BinarySearchFunc(list, n.number, byNumber)
 	switch {
@@ -103,8 +103,8 @@ func copiedAuditEntry(n audit.Entry) audit.Entry {
 	return n
 }
 
-// purge removes audit entries stored before the given time, at most most, and reports whether more
-// may remain. The oldest entries are at the front of each list.
+// purge removes up to most audit entries stored before the given time, and reports whether more may
+// remain. The oldest entries are at the front of each list.
 func (l *auditLog) purge(before time.Time, most int, clock *clock.Clock) (more bool) {
 	gone := 0
 	for i, n := range l.order {

@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// After the clock jumps ahead, Purge must not end pending deliveries for a day.
+// For a day after the clock jumps ahead, Purge must not end pending deliveries.
 func TestPurge_ClockSetAhead_KeepsPendingForADay(t *testing.T) {
 	const day, ahead = 24 * time.Hour, 31 * 24 * time.Hour
 	testbubble.Run(t, func(t *testing.T) {

@@ -44,7 +44,7 @@ func (s *Store) Deliver(ctx context.Context, to driver.Scheduler) error {
 	}
 }
 
-// follow makes the store report later steps to the scheduler, and returns the pending deliveries.
+// follow registers the scheduler for reports of later steps, and returns the pending deliveries.
 func (s *Store) follow(to driver.Scheduler) (pending []driver.PendingDelivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +61,7 @@ func (s *Store) follow(to driver.Scheduler) (pending []driver.PendingDelivery) {
 	return pending
 }
 
-// report returns the pending delivery in the form that the scheduler takes.
+// report returns the [driver.PendingDelivery] that reports d.
 func (s *Store) report(d *delivery) driver.PendingDelivery {
 	return driver.PendingDelivery{
 		Number: d.event.seq, Webhook: s.webhooks.find(d.event.Account, d.WebhookID), // not nil, because a pending delivery has a webhook

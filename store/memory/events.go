@@ -20,7 +20,7 @@ type event struct {
 	noBody     bool        // the body was purged
 }
 
-// A delivery is a delivery of an event to a webhook.
+// A delivery is the stored form of a [driver.Delivery].
 type delivery struct {
 	driver.Delivery
 	event   *event
@@ -77,7 +77,7 @@ func (s *Store) enqueue(encoded driver.EncodedEvent, only string) (deliveries in
 	return e.matched, true
 }
 
-// publication returns the PublishedAt of an event that is stored now. It never decreases, see
+// publication returns the PublishedAt for an event stored now. It never decreases; see
 // [clock.Clock.Published].
 func (s *Store) publication() time.Time { return stored(s.clock.Published(s.published)) }
 
@@ -90,8 +90,8 @@ func (d *delivery) makePending(due time.Time, recovered, first bool) {
 
 func (d *delivery) makeDue(due time.Time) { d.due, d.NextAttemptAt = due, stored(due) }
 
-// settleAgain restores the state that a pending delivery had before it was last made pending, if
-// that was Delivered or Dead, and reports whether it was.
+// settleAgain restores the state of a pending delivery that was Delivered or Dead before it was
+// last made pending. For other deliveries it does nothing and returns false.
 func (d *delivery) settleAgain() bool {
 	if d.settled != driver.Delivered && d.settled != driver.Dead {
 		return false
@@ -126,7 +126,7 @@ func (s *Store) remove(d *delivery) {
 	delete(s.deliveries, d.ref())
 }
 
-// copied returns a copy of the delivery that may be given to callers.
+// copied returns a copy of the delivery that is safe to return to callers.
 func (d *delivery) copied() driver.Delivery {
 	out := d.Delivery
 	out.Attempts = slices.Clone(d.Attempts)

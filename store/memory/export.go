@@ -58,8 +58,8 @@ func (s *Store) Export(ctx context.Context, account, after string, limit int) (t
 	})
 }
 
-// rows returns the records of a kind, of one account or, if account is empty, of all accounts. The
-// order of the map's keys is the same in each call.
+// rows returns the account's records of a kind or, if account is empty, the records of all
+// accounts. Each record has the same key in every call.
 func (s *Store) rows(kind transfer.Kind, account string) map[string]transfer.Record {
 	rows := make(map[string]transfer.Record)
 	add := func(r transfer.Record, id ...string) {

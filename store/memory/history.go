@@ -48,7 +48,7 @@ func (s *Store) search(seq uint64) int {
 	return i
 }
 
-// A recovery is a recovery with its progress.
+// A recovery is the stored form of a [driver.Recovery].
 type recovery struct {
 	driver.Recovery
 	next uint64 // number of the event with which the recovery continues

@@ -106,8 +106,8 @@ func (s *Store) begin(ctx context.Context) error {
 	return err
 }
 
-// lock locks s.mu, or returns an error if ctx ends first, because a callback may hold the lock for
-// a long time.
+// lock locks s.mu. It returns an error if ctx ends first: a callback may hold the lock for a long
+// time.
 func (s *Store) lock(ctx context.Context) error {
 	if s.mu.TryLock() {
 		return nil

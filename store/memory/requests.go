@@ -7,7 +7,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// requests holds the requests that created keys, or those that created webhooks.
+// requests holds the requests that created records of one kind, keys or webhooks.
 type requests struct {
 	known map[ref]request // by idempotency key
 	log   []request       // in the order in which they were recorded, including forgotten requests
@@ -76,7 +76,7 @@ func (r *requests) uncount(account string) {
 	}
 }
 
-// forget removes requests older than age, at most most.
+// forget removes up to most requests that are older than age.
 func (r *requests) forget(most int, age time.Duration) {
 	for range min(most, len(r.log)) {
 		oldest := r.log[0]

@@ -120,8 +120,8 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 	return nil
 }
 
-// change stores a changed webhook and returns it. The stored webhook is shared: it must be
-// replaced, never modified.
+// change stores a changed webhook and returns it. The stored webhook is shared with callers, so it
+// must be replaced and never modified.
 func (s *Store) change(w driver.Webhook) *driver.Webhook {
 	w = copyOf(w)
 	w.Version++

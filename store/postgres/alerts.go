@@ -16,9 +16,9 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// UpdateAlert implements [driver.AlertStore]. It first runs change without a transaction: a step
-// that changes nothing reads one row, and the webhooks if change calls Webhooks. If the step
-// changes something, it runs change again in a transaction, with the account locked.
+// UpdateAlert implements [driver.AlertStore]. It first runs change without a transaction. This
+// reads one row, and also the webhooks if change calls Webhooks. If the step changes something,
+// UpdateAlert runs change again in a transaction, with the account locked.
 func (s *Store) UpdateAlert(ctx context.Context, account, series string, change func(*driver.AlertStep) error) (deliveries int, err error) {
 	idle := false
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
@@ -69,7 +69,7 @@ func (s *Store) updateAlert(ctx context.Context, tx pgx.Tx, account, series stri
 	return deliveries, nil
 }
 
-// alertStep runs change on the state of an alert, and returns the state before and the step. In a
+// alertStep runs change on the state of an alert. It returns the previous state and the step. In a
 // transaction it locks the webhooks that change reads.
 func (s *Store) alertStep(ctx context.Context, db querier, account, series string, change func(*driver.AlertStep) error) (kept, step driver.AlertStep, err error) {
 	err = db.QueryRow(ctx, s.sql(`select state, due from storageapi.alerts where account = $1 and series = $2`), account, series).Scan(&kept.State, &kept.Due)
@@ -87,7 +87,7 @@ func (s *Store) alertStep(ctx context.Context, db querier, account, series strin
 	return kept, step, cmp.Or(failed, err)
 }
 
-// readable returns the account's readable webhooks, ascending by id.
+// readable returns the account's webhooks in ascending order of id, except unreadable ones.
 func (s *Store) readable(ctx context.Context, db querier, account string) (list []driver.Webhook, err error) {
 	// Lock the webhooks in the same order as settling does, to avoid deadlocks.
 	sql := selectWebhooks + `where w.account = $1 order by w.no`
@@ -109,7 +109,7 @@ func (s *Store) readable(ctx context.Context, db querier, account string) (list 
 	return list, err
 }
 
-// markDue makes the account's series due.
+// markDue marks the account's series as due.
 func (s *Store) markDue(ctx context.Context, tx pgx.Tx, account string) error {
 	_, err := tx.Exec(ctx, s.sql(`update storageapi.alerts set due = true where account = $1 and not due`), account)
 	return err
@@ -162,8 +162,8 @@ func (s *Store) EnqueueOnce(ctx context.Context, event driver.EncodedEvent, dedu
 	return s.enqueued(event.Account, deliveries, err)
 }
 
-// UpdateScan implements [driver.AlertStore]. The state is in a mark, which the step locks. It
-// returns [ErrClock] if this node's clock is wrong.
+// UpdateScan implements [driver.AlertStore]. The state is stored in a mark, which the step locks.
+// It returns [ErrClock] if this node's clock is wrong.
 func (s *Store) UpdateScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
 	if err := s.checkClock(ctx); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 	"github.com/storageapi/storageapi/audit"
 )
 
-// An entryRow is an audit entry in the JSON list that statements take.
+// An entryRow is an element of the JSON list in which statements receive audit entries.
 type entryRow struct {
 	Account       string    `json:"account"`
 	ID            string    `json:"id"`
@@ -42,7 +42,7 @@ type entryRow struct {
 	Routine       bool      `json:"routine"`
 	StoredAt      time.Time `json:"stored_at,omitzero"` // zero means now
 
-	Place int `json:"place"` // 1 + the index of its health change, or 0
+	Place int `json:"place"` // 1 + the index of the entry's health change; 0 means none
 }
 
 func rowOfAuditEntry(n *audit.Entry) entryRow {
@@ -65,12 +65,12 @@ var (
 	listAuditEntries = query("list_audit_entries")
 	lastAuditEntry   = query("last_listed_audit_entry")
 
-	// The lists of one target use the index of targets.
+	// Lists for a single target use the index on targets.
 	listAuditEntriesOfTarget = strings.Replace(listAuditEntries, `($4 = '' or target_kind = $4)`, `target_kind = $4 and target_id = $9`, 1)
 	lastAuditEntryOfTarget   = strings.Replace(lastAuditEntry, `order by`, `and target_kind = $4 and target_id = $5 order by`, 1)
 )
 
-// listOf encodes audit entries for statements.
+// listOf encodes audit entries as the JSON list that statements receive.
 func listOf(rows ...entryRow) (string, error) {
 	if rows == nil {
 		rows = []entryRow{}
@@ -114,7 +114,7 @@ func (s *Store) queueTrim(batch *pgx.Batch, added []entryRow) {
 	}
 }
 
-// tell stores an audit entry; it ignores a zero entry. The transaction must have locked the entry's
+// tell stores an audit entry, unless it is zero. The transaction must have locked the entry's
 // target.
 func (s *Store) tell(ctx context.Context, tx pgx.Tx, n audit.Entry) error {
 	batch := &pgx.Batch{}
@@ -124,8 +124,8 @@ func (s *Store) tell(ctx context.Context, tx pgx.Tx, n audit.Entry) error {
 	return tx.SendBatch(ctx, batch).Close()
 }
 
-// AddAuditEntries implements [audit.Store]. It returns [ErrClock] if the entries include expiring
-// keys and this node's clock is wrong, since the node cannot know which keys are about to expire.
+// AddAuditEntries implements [audit.Store]. It returns [ErrClock] if an entry reports an expiring
+// key and this node's clock is wrong, since the node cannot know which keys are about to expire.
 func (s *Store) AddAuditEntries(ctx context.Context, list []audit.Entry) (added int, err error) {
 	var rows []entryRow
 	for i := range list {
@@ -155,7 +155,7 @@ func (s *Store) AddAuditEntries(ctx context.Context, list []audit.Entry) (added 
 	return added, nil
 }
 
-// entriesLookedAt is how many audit entries are examined for a page of a list.
+// entriesLookedAt is the maximum number of audit entries that are examined for one page.
 const entriesLookedAt = 10_000
 
 // entryFields are the scan targets of number and entryColumns.
@@ -178,11 +178,12 @@ func (s *Store) ListAuditEntries(ctx context.Context, account string, query audi
 	kind, id := string(query.Target.Kind), query.Target.ID
 	below := int64(math.MaxInt64)
 	if query.After != "" {
-		below, _ = positionOf(s.cursors.entries, query.After) // 0 for a cursor of another store: an empty page
+		below, _ = positionOf(s.cursors.entries, query.After) // 0 for a cursor of another store
 	}
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		page = audit.Page{}
-		// The number of the last entry to examine, among the target's if there is a target.
+		// least is the number of the last entry to examine. If the query has a target, only the
+		// target's entries count.
 		var least int64
 		last, looked := lastAuditEntry, []any{account, below, entriesLookedAt - 1}
 		all, args := listAuditEntries, []any{account, below, &least, kind, texts(query.Actions), stored(query.Since), stored(query.Until), query.Limit}
@@ -238,9 +239,9 @@ func (s *Store) TakeAuditEntries(ctx context.Context, numbers []uint64) error {
 	})
 }
 
-// LeaseAudit implements [audit.Store] by the confirmed clock, which normally goes back by less than
-// 5 minutes. So a lease whose end is more than 5 minutes after a new lease's end was written while
-// the clock was ahead, and counts as over.
+// LeaseAudit implements [audit.Store]. Leases end by the confirmed clock, which normally goes back
+// by less than 5 minutes. So if a stored lease would end more than 5 minutes later than a new one,
+// it was written while the clock was ahead, and counts as over.
 func (s *Store) LeaseAudit(ctx context.Context, holder string, ttl time.Duration) (held bool, err error) {
 	if err := s.keepObserving(ctx); err != nil {
 		return false, err

@@ -22,9 +22,9 @@ func entryNo(kind audit.TargetKind, id string, n int) audit.Entry {
 	}
 }
 
-// Two nodes make changes while their connections are cut at random times. Each stored change has
-// its audit entry, each audit entry has its change, and the audit entries of a target are in the
-// order of its changes.
+// Two nodes make changes while their connections are cut at random times. Each stored change must
+// have an audit entry and vice versa, and the audit entries of a target must be in the order of its
+// changes.
 func TestAuditEntries_ConnectionsCut_MatchChanges(t *testing.T) {
 	t.Parallel()
 	own, _ := migrated(t, "fsync=off") // a separate server
@@ -94,7 +94,7 @@ func TestAuditEntries_ConnectionsCut_MatchChanges(t *testing.T) {
 }
 
 // A node that dies without releasing the lease blocks other nodes only until the lease expires. The
-// next holder then reports the entries that the dead node has not taken.
+// next holder then reports the entries that the dead node did not take.
 func TestAuditLease_NodeDied_Expires(t *testing.T) {
 	option := inSchema(t)
 	dead, next := open(t, option), open(t, option)

@@ -11,8 +11,8 @@ import (
 )
 
 // A bareQueue is a minimal queue in PostgreSQL: a table whose rows are leased with SKIP LOCKED,
-// oldest first, and then deleted, with one log row for each. It has no fairness between webhooks,
-// no concurrency limits, no fencing, no retries and no health.
+// oldest first, and then deleted, with one log row per deleted row. It has no fairness between
+// webhooks, no concurrency limits, no fencing, no retries and no health.
 type bareQueue struct{ pool *pgxpool.Pool }
 
 func newBareQueue(b *testing.B, p *pgxpool.Pool) bareQueue {

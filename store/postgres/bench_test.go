@@ -44,7 +44,7 @@ func openOn(t testing.TB, p *pgxpool.Pool, options ...postgres.Option) *postgres
 	return s
 }
 
-// endpoints creates n webhooks, each in its own account.
+// endpoints creates n webhooks, each in a separate account.
 func endpoints(t testing.TB, s *postgres.Store, n int) {
 	t.Helper()
 	secret := signing.NewSecret()
@@ -65,14 +65,14 @@ func endpoints(t testing.TB, s *postgres.Store, n int) {
 	group.Wait()
 }
 
-// fill makes n deliveries due, distributed over all webhooks in turn, as Enqueue would. The tables
-// are not analyzed afterwards.
+// fill adds n deliveries that are due, like Enqueue. They are distributed over all webhooks in
+// turn. The tables are not analyzed afterwards.
 func fill(t testing.TB, p *pgxpool.Pool, schema string, n int) {
 	t.Helper()
 	fillAccount(t, p, schema, "", n)
 }
 
-// fillAccount is fill for the webhooks of one account, or of all accounts if account is empty.
+// fillAccount is like fill, but only for the webhooks of one account, unless account is empty.
 func fillAccount(t testing.TB, p *pgxpool.Pool, schema, account string, n int) {
 	t.Helper()
 	err := pgx.BeginFunc(context.Background(), p, func(tx pgx.Tx) error {
@@ -115,8 +115,8 @@ func quantile(list []time.Duration, q float64) time.Duration {
 	return list[int(float64(len(list)-1)*q)]
 }
 
-// BenchmarkQueue measures four nodes that claim and settle without HTTP, alternately with four
-// loops on a minimal queue, see [bareQueue].
+// BenchmarkQueue measures four nodes that claim and settle without HTTP. It alternates them with
+// four loops on a minimal queue, see [bareQueue].
 func BenchmarkQueue(b *testing.B) {
 	p, server := durable(b)
 	s := openOn(b, p)

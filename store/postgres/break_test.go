@@ -21,8 +21,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// A meanwhile runs a function once, after the server has answered a given statement and before the
-// store handles the answer.
+// A meanwhile is a tracer that runs a function once, after the server has answered a given
+// statement and before the store handles the answer.
 type meanwhile struct {
 	failures
 	statement string // a part of the statement's text
@@ -88,7 +88,7 @@ func TestRedeliver_DuringSettle_IsDeliveredAgain(t *testing.T) {
 		if err := s.Redeliver(t.Context(), task.Webhook.Account, task.Webhook.ID, task.Event.ID, audit.Entry{}); err != nil {
 			t.Error(err)
 		}
-		if tasks := claimed(t, s); len(tasks) > 0 { // it looks
+		if tasks := claimed(t, s); len(tasks) > 0 { // reads the change feed
 			t.Errorf("%d deliveries were claimed beside their settlement", len(tasks))
 		}
 	}
@@ -107,14 +107,14 @@ func TestRedeliver_DuringSettle_IsDeliveredAgain(t *testing.T) {
 	}
 }
 
-// A webhook that has just been turned on stays on, although a node read its earlier state, off,
-// before.
+// A webhook that has just been turned on stays on, even if a node then applies an earlier read in
+// which the webhook was off.
 func TestWebhook_OldStateReadLate_StaysEnabled(t *testing.T) {
 	m := &meanwhile{statement: "as k (no)"}
 	s := m.opened(t, postgres.PollEvery(time.Hour), postgres.PollOnly()) // only Load reads the webhook
 	task := onlyTask(t, s)
 	publishOne(t, s, "next")
-	if b, err := storetest.WorkerOf(s).Backlog(t.Context(), ""); err != nil || b.Pending != 2 { // it looks
+	if b, err := storetest.WorkerOf(s).Backlog(t.Context(), ""); err != nil || b.Pending != 2 { // reads the change feed
 		t.Fatalf("Backlog = %+v, %v; want 2 pending", b, err)
 	}
 	turn := func(s *postgres.Store, on bool) {
@@ -134,8 +134,8 @@ func TestWebhook_OldStateReadLate_StaysEnabled(t *testing.T) {
 	}
 }
 
-// The test turns a webhook off on another node while this node constantly reads changes, and then
-// claims on this node.
+// The test turns off a webhook on one node while another node constantly reads changes. Afterwards
+// the other node must claim nothing.
 func TestClaim_TurnedOffElsewhere_BeginsNoAttempt(t *testing.T) {
 	option := inSchema(t)
 	s, other := open(t, option, postgres.PollEvery(time.Millisecond), postgres.PollOnly()), open(t, option)
@@ -160,8 +160,9 @@ func TestClaim_TurnedOffElsewhere_BeginsNoAttempt(t *testing.T) {
 	}
 }
 
-// After one of its processes was killed, a server continues counting transactions from its last
-// stored number. Nodes must not mistake new transactions for earlier ones with the same number.
+// After one of its processes is killed, a server numbers transactions from the last number that it
+// has stored, so numbers repeat. Nodes must not mistake new transactions for earlier transactions
+// with the same number.
 func TestServerProcessKilled_TransactionNumbersRepeat_NoneIsMistaken(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a server")
@@ -183,7 +184,7 @@ func TestServerProcessKilled_TransactionNumbersRepeat_NoneIsMistaken(t *testing.
 		}
 	}
 	s.Published("acct_wh_000000")
-	if tasks := claimed(t, s); len(tasks) > 0 { // it looks
+	if tasks := claimed(t, s); len(tasks) > 0 { // reads the change feed
 		t.Fatal(tasks)
 	}
 	process, err := os.FindProcess(int(conn.PgConn().PID()))
@@ -204,13 +205,13 @@ func TestServerProcessKilled_TransactionNumbersRepeat_NoneIsMistaken(t *testing.
 }
 
 // If a claim is interrupted after it has read that a webhook is off, later claims must still skip
-// the webhook. Otherwise they would find its delivery and leave it, forever.
+// the webhook. Otherwise each claim would find the webhook's delivery and leave it, forever.
 func TestClaim_Interrupted_StillSkipsDisabledWebhook(t *testing.T) {
 	m := &meanwhile{statement: "as k (no)"}
 	s := m.opened(t, postgres.PollEvery(time.Hour))
 	onlyTask(t, s)
 	publishOne(t, s, "next")
-	if _, err := storetest.WorkerOf(s).Claim(t.Context(), 1); err != nil { // it looks
+	if _, err := storetest.WorkerOf(s).Claim(t.Context(), 1); err != nil { // reads the change feed
 		t.Fatal(err)
 	}
 	if _, err := open(t, m.option).UpdateWebhook(t.Context(), "acct_wh_000000", "wh_000000", func(w *driver.Webhook, _ *audit.Entry) error {

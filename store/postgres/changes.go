@@ -8,24 +8,24 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Kinds of changes in the change feed. A change names shards, webhooks and events, element by
-// element.
+// Kinds of changes in the change feed. Each change has parallel lists of shards, webhooks and
+// events.
 const (
 	changeAdded   = iota // the delivery became pending, or due sooner
-	changeFirst          // the delivery became pending and must be the next of its webhook
+	changeFirst          // the delivery became pending and must be sent next to its webhook
 	changeWebhook        // the webhook was changed or deleted; the event is 0
 	changeProbe          // a probe of the webhook was requested; the event is 0
-	changeNudge          // the delivery was already pending and must be the next of its webhook
+	changeNudge          // the delivery was already pending and must be sent next to its webhook
 	changeErased         // the webhook was deleted as the erasure of its account began; the event is 0
 )
 
-// noteChange adds a change in the transaction that makes it: the kind $1, the shards $2, the
-// webhooks $3 and the events $4.
+// noteChange records a change of the kind $1, with the shards $2, the webhooks $3 and the events
+// $4. It must run in the transaction that makes the change.
 const noteChange = `
 	insert into storageapi.changes (kind, shards, webhooks, events) values ($1::smallint, $2::smallint[], $3::bigint[], $4::bigint[])`
 
 // trimStep is the maximum number of changes that one statement removes, unless a single transaction
-// has more.
+// made more.
 const trimStep = 5000
 
 var trim = query("trim_changes")
@@ -33,8 +33,8 @@ var trim = query("trim_changes")
 // trimming limits how long one call of trimChanges runs.
 const trimming = 200 * time.Millisecond
 
-// trimChanges removes changes that all nodes have read, for up to trimming. The node that owns the
-// first shard calls it regularly.
+// trimChanges removes changes that all nodes have read. It runs for at most trimming. The node that
+// owns the first shard calls it regularly.
 func (s *Store) trimChanges(ctx context.Context) error {
 	for began, removed := time.Now(), trimStep; removed >= trimStep && time.Since(began) < trimming; {
 		err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {

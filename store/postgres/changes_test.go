@@ -21,7 +21,7 @@ import (
 )
 
 // changesOf removes and returns the recorded changes, one line each: the kind, followed by the
-// webhook id and event id of each element. It omits duplicates that triggers recorded. It checks
+// webhook id and event id of each element. It omits duplicates that triggers recorded, and checks
 // that each shard is the shard of the webhook's account.
 func changesOf(t *testing.T, schema string) (lines []string) {
 	t.Helper()
@@ -144,8 +144,7 @@ func TestChangesAreRecorded(t *testing.T) {
 	wantChanges(t, name)
 }
 
-// A node that loads a shard delivers redelivered events first, and recovered events after the
-// others.
+// A node that loads a shard delivers redelivered events first, and recovered events last.
 func TestLoad_RedeliveredAndRecovered_ComeFirstAndLast(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
@@ -218,11 +217,11 @@ func TestPurge_ShardsOfOtherNodes_AreIncluded(t *testing.T) {
 	}
 }
 
-// The owner of a shard claims deliveries that another node redelivers, and does not claim
+// The owner of a shard claims deliveries that were redelivered on another node, and does not claim
 // deliveries that another node has purged.
 func TestOwner_AnotherNodeRedeliversOrPurges_Follows(t *testing.T) {
 	option := inSchema(t)
-	owner, other := open(t, option, postgres.PollEvery(time.Millisecond)), open(t, option) // each claim of the owner looks
+	owner, other := open(t, option, postgres.PollEvery(time.Millisecond)), open(t, option) // each claim of the owner reads the feed
 	if err := owner.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// ErrClock is wrapped by the errors of [New], [Open], Deliver, UpdateScan and, for keys that
-// are about to expire, AddAuditEntries if this node's clock differs from the database's by more
-// than an hour. Receivers would reject its signatures, keys would expire too late or too early, and
-// accounts would be notified too early.
+// ErrClock means that this node's clock differs from the database's by more than an hour. Receivers
+// would reject the node's signatures, keys would expire too late or too early, and accounts would
+// be notified too early. [New], [Open], Deliver, UpdateScan and, for keys that are about to expire,
+// AddAuditEntries then return errors that wrap ErrClock.
 var ErrClock = errors.New("this node's clock differs from the database's")
 
 const (
@@ -29,7 +29,7 @@ type clock struct {
 	database time.Time // the database's clock at that time
 
 	seen  time.Time     // when this node last observed the database's clock
-	doubt time.Duration // how much of seen was unconfirmed then
+	doubt time.Duration // how much of seen was not confirmed then
 	shown time.Time     // the latest result of Now
 }
 
@@ -42,8 +42,8 @@ func (c *clock) due(now time.Time) bool {
 	return elapsed >= c.every || jumped.Abs() >= clockJumps
 }
 
-// check returns an error if the database's clock, read after asked, differs from this node's by
-// more than maxSkew.
+// check returns an error if the two clocks differ by more than maxSkew. database is the time of the
+// database's clock, which was read after asked.
 func (c *clock) check(asked, database time.Time) error {
 	now := time.Now()
 	ahead, behind := asked.Round(0).Sub(database), database.Sub(now.Round(0))
@@ -62,7 +62,8 @@ func (c *clock) check(asked, database time.Time) error {
 
 // latest returns the latest time that may be stored as the current time: an hour after the later of
 // this node's clock and the database's clock, extrapolated from their last agreement. A later time
-// would come from a wrong clock, and its rows would be in the future once the clock is corrected.
+// would come from a wrong clock, and rows with that time would be in the future once the clock is
+// corrected.
 func (c *clock) latest() time.Time {
 	now := time.Now()
 	c.mu.Lock()
@@ -103,7 +104,7 @@ func (c *clock) show(now time.Time) {
 }
 
 // ahead returns how far times derived from the latest result of Now may be ahead of the confirmed
-// clock: the database's clock may have been set back since.
+// clock, because the database's clock may have been set back since that call.
 func (c *clock) ahead(confirmed *confirmedClock) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 
 const month = 744 * time.Hour
 
-// aheadStore is a store whose connections see a database clock that the test can set.
+// An aheadStore is a store whose connections see a database clock that the test can set.
 type aheadStore struct {
 	*postgres.Store
 	t      *testing.T
@@ -65,7 +65,7 @@ func (s *aheadStore) publish(prefix string, n int) {
 	}
 }
 
-// maintain purges data older than 30 days, as a node's maintainer does.
+// maintain purges data older than 30 days, as a node does regularly.
 func maintain(t *testing.T, node *postgres.Store) {
 	t.Helper()
 	purgeAt(t, node, now(t, node))
@@ -175,7 +175,7 @@ func TestPurge_ClockAMonthAheadForAMinute_KeepsPending(t *testing.T) {
 	}
 }
 
-// A clock that stays ahead is accepted once the nodes have together observed it for a day.
+// A clock that stays ahead is accepted after the nodes together have observed it for a day.
 func TestPurge_ClockAMonthAheadForADay_IsAccepted(t *testing.T) {
 	s := newAheadStore(t)
 	other := s.node()
@@ -203,7 +203,7 @@ func TestPurge_ClockAMonthAheadForADay_IsAccepted(t *testing.T) {
 	}
 }
 
-// Capabilities.Doubt reports the unconfirmed time, which delays turning off failing webhooks.
+// Capabilities.Doubt reports the unconfirmed time, which postpones turning off failing webhooks.
 func TestDoubt_ClockAMonthAhead_IsAMonth(t *testing.T) {
 	s := newAheadStore(t)
 	for _, test := range []struct{ ahead, want time.Duration }{{0, 0}, {month, month}, {0, 0}} {
@@ -261,8 +261,8 @@ func TestLeaseAuditEntries_ClockAheadForAMinute_ExpiresOnTime(t *testing.T) {
 	lease("b", true)
 }
 
-// Deliveries that are published, retried or made due while the clock is ahead are due on time, even
-// on a node that loads them later.
+// While the clock is ahead, deliveries are published, retried and made due. They must become due on
+// time, even on a node that loads them later.
 func TestClaim_MadeDueWhileClockAhead_IsDueOnTime(t *testing.T) {
 	for name, looks := range map[string]bool{"a node looked": true, "no node looked": false} {
 		t.Run(name, func(t *testing.T) {
@@ -314,8 +314,7 @@ func TestClaim_MadeDueWhileClockAhead_IsDueOnTime(t *testing.T) {
 }
 
 // When a clock that was ahead is corrected, the confirmed clock stands still until a node observes
-// the correction, and retries are late by this time. A delivering node observes the clock every 10
-// s.
+// the correction. This makes retries late. A delivering node observes the clock every 10 s.
 func TestDeliver_ClockCorrected_RetriesAreDueSoon(t *testing.T) {
 	t.Parallel()
 	s := newAheadStore(t)
@@ -352,8 +351,8 @@ func TestDeliver_ClockCorrected_RetriesAreDueSoon(t *testing.T) {
 	}
 }
 
-// An event published while the clock is a year ahead does not change the times of later events by
-// more than an hour, and a client that follows the list misses none.
+// An event published while the clock is a year ahead does not shift the times of later events by
+// more than an hour, and a client that follows the list misses no event.
 func TestEnqueue_ClockAYearAhead_TimesAreAnHourAheadAtMost(t *testing.T) {
 	s := newAheadStore(t)
 	s.must(s.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}))

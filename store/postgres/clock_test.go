@@ -15,8 +15,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// otherClock returns connections that see a database clock ahead of this node's, or behind it if
-// negative, and a function that sets the difference.
+// otherClock returns connections that see a database clock that the test can set: ahead sets how
+// far it is ahead of this node's clock, or behind if the duration is negative.
 func otherClock(t *testing.T) (p *pgxpool.Pool, ahead func(time.Duration)) {
 	t.Helper()
 	function := func(by time.Duration) string {

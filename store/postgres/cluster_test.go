@@ -15,8 +15,8 @@ import (
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
 )
 
-// server is the shared server of all tests that do not need durability: the one that
-// STORAGEAPI_TEST_POSTGRES names or, by default, one that the tests start.
+// server is the shared server of all tests that do not need durability. STORAGEAPI_TEST_POSTGRES
+// names it; by default, the tests start a server.
 var server struct {
 	once sync.Once
 	own  *cluster.Cluster
@@ -75,8 +75,8 @@ func pool(t testing.TB) *pgxpool.Pool {
 	return server.pool
 }
 
-// migrated starts a separate server with the settings for the duration of the test, and returns
-// migrated connections to it.
+// migrated starts a separate server with the settings for the duration of the test, migrates its
+// database, and returns connections to it.
 func migrated(t testing.TB, settings ...string) (*pgxpool.Pool, *cluster.Cluster) {
 	t.Helper()
 	c, err := cluster.Start(settings...)

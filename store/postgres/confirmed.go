@@ -8,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The confirmed clock is the database's clock without its jumps. Everything that ages uses it: a
-// clock that is set ahead, or a database restored on a server with another clock, must not expire
-// data.
+// The confirmed clock is the database's clock without its jumps. Everything that expires or becomes
+// due follows it: no data may expire early because a clock is set ahead, or because a database is
+// restored on a server with another clock.
 //
 // Nodes that deliver observe the database's clock every 10 s, and share the observation in the
 // single row of the table clock. Normally at most clockJump passes between two observations. A
@@ -28,14 +28,14 @@ const (
 	observeFor = 10 * time.Second // how long a node's own observation counts as recent
 )
 
-// confirmedNow is the confirmed clock in statements, a function of the schema.
+// confirmedNow is the SQL expression for the confirmed time. It calls a function of the schema.
 const confirmedNow = `(select storageapi.confirmed_clock())`
 
 // A confirmedClock is the nodes' shared record of the database's clock: the latest observation and
 // the jumps that are not confirmed yet.
 type confirmedClock struct {
 	seen          time.Time
-	jumps, lasted []time.Duration // element by element
+	jumps, lasted []time.Duration // parallel, with one element per jump
 }
 
 // doubt returns how much of the elapsed time, up to the latest observation, unconfirmed clock jumps

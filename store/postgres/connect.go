@@ -13,11 +13,11 @@ import (
 const (
 	applicationName = "storageapi"
 	connectTimeout  = 5 * time.Second
-	pingTimeout     = 2 * time.Second // of idle connections
+	pingTimeout     = 2 * time.Second // for pings of idle connections
 	keepAlive       = 5 * time.Second
 )
 
-// prepare sets the defaults for the pool of [Open], which detect a silent server early.
+// prepare sets defaults for the pool of [Open] that make it detect a silent server early.
 func prepare(config *pgxpool.Config, o *options) {
 	c := config.ConnConfig
 	if _, given := c.RuntimeParams["application_name"]; !given {

@@ -107,8 +107,8 @@ func TestListener_ConnectionGoesSilent_IsReplaced(t *testing.T) {
 	}
 }
 
-// If the server does not answer, calls without a deadline return within about ten seconds, with an
-// error that does not claim that nothing happened.
+// If the server does not answer, calls without a deadline return within about ten seconds. The
+// error must not claim that nothing happened.
 func TestSilentServer_CallsReturnInTenSeconds(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -202,7 +202,7 @@ func TestDeliver_ConnectionsGoSilent_Continues(t *testing.T) {
 	})
 	defer group.Wait()
 	defer cancel()
-	deliver := func(account string) { // publishes on another node, which does not deliver
+	deliver := func(account string) { // on another node, which does not deliver
 		other, err := webhooks.New(open(t, option), webhooks.Config{Events: alerts.Events()})
 		if err != nil {
 			t.Fatal(err)

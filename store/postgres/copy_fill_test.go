@@ -18,7 +18,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// A load has the total numbers of records that fillStore adds to a store, spread over the accounts.
+// A load is the size of the data that fillStore adds to a store: the total numbers of records,
+// which are spread over the accounts.
 type load struct{ accounts, keys, settled, pending int }
 
 func loadAccount(i int) string { return fmt.Sprintf("acct_%06d", i) }
@@ -89,7 +90,7 @@ func fillStore(t testing.TB, s store.Store, l load) {
 	enqueue(l.settled, l.pending)
 }
 
-// atOnce calls do for each number below n, many at a time and roughly in order.
+// atOnce calls do for each number below n, with many calls at a time and roughly in order.
 func atOnce(t testing.TB, n int, do func(i int) error) {
 	t.Helper()
 	var next atomic.Int64

@@ -21,9 +21,8 @@ import (
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
-// copierEnv, if set, makes a process of the test binary copy the file that it names. The other
-// variables have the connection string of the target, the page size, and the position to continue
-// from.
+// copierEnv, if set, names a file that a process of the test binary copies. The other variables
+// have the connection string of the target, the page size, and the position to continue from.
 const copierEnv, copierTo, copierPage, copierAfter = "STORAGEAPI_TEST_COPY", "STORAGEAPI_TEST_COPY_TO", "STORAGEAPI_TEST_COPY_PAGE", "STORAGEAPI_TEST_COPY_AFTER"
 
 // runCopier copies a file to a database, prints a line after each page, and marks the file as left.

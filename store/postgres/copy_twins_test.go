@@ -29,9 +29,9 @@ var (
 	twinOps  = flag.Int("operations", 150, "in TestCopy_RandomOperations_StoresStayEqual")
 )
 
-// Two stores run the same operations. One of them is copied to PostgreSQL at a random operation and
-// back to memory at another, repeatedly, and the copy replaces it. Both stores return the same
-// results and have the same contents in the end.
+// Two stores run the same operations. After random operations, one of them is replaced by a copy of
+// itself, in PostgreSQL and in memory in turn. Both stores must return the same results and have
+// the same contents in the end.
 func TestCopy_RandomOperations_StoresStayEqual(t *testing.T) {
 	t.Parallel()
 	seed := *twinSeed
@@ -150,7 +150,7 @@ func (w *twins) operation(n int) (name string, do func(store.Store) any) {
 	case 11:
 		return "Recovery", func(s store.Store) any {
 			err := s.CreateRecovery(ctx, driver.Recovery{ID: fmt.Sprint("rec_", n), Account: account, WebhookID: hook, States: states[:1+choice], To: twinTime, CreatedAt: at}, audit.Entry{})
-			if choice == 0 { // otherwise the step is unfinished when the store is copied
+			if choice == 0 { // otherwise the recovery is unfinished when the store is copied
 				for more := true; more && err == nil; {
 					more, err = s.AdvanceRecovery(ctx, 1000)
 				}

@@ -10,8 +10,8 @@ import (
 )
 
 // cursors encrypt and decrypt the positions in lists, since plain positions would reveal how many
-// events or audit entries all accounts have. Each kind of list has its own key, so that cursors of
-// other lists and stores are detected.
+// events or audit entries all accounts have in total. Each kind of list has its own key, so that
+// cursors of other lists and stores are detected.
 type cursors struct{ events, deliveries, entries positions.Key }
 
 // loadCursors derives the keys from the key that all nodes share.

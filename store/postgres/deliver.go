@@ -19,7 +19,7 @@ const (
 )
 
 // Deliver implements [driver.Deliveries]. It makes this process a node that owns an equal part of
-// the shards. A group is a shard.
+// the shards. Each shard is one group of the scheduler.
 //
 // It returns an error that wraps [ErrClock] once this node's clock differs too much from the
 // database's. It reports other errors to the scheduler as trouble, and retries.
@@ -127,8 +127,8 @@ func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog drive
 	return backlog, nil
 }
 
-// unreported counts the pending deliveries outside the shards $1 and selects the oldest due time of
-// the sendable ones; unreportedOf does so for the webhook $2.
+// unreported selects the number of pending deliveries outside the shards $1, and the oldest due
+// time of those deliveries that can be sent. unreportedOf selects the same for the webhook $2.
 const (
 	unreported   = countUnreported + `join storageapi.pending p on p.webhook = w.no where p.shard <> all($1::smallint[])`
 	unreportedOf = countUnreported + `cross join lateral (select due, shard, attempts, before from storageapi.pending where webhook = w.no offset 0) p
@@ -139,8 +139,8 @@ const (
 		from storageapi.webhooks w `
 )
 
-// readFeedNow reads the change feed, so that the changes of all calls that have already returned
-// are reported.
+// readFeedNow reads the change feed. Afterwards the changes of every call that returned before
+// readFeedNow began are reported.
 func (s *Store) readFeedNow(ctx context.Context) error {
 	if err := s.owned.beginReading(ctx); err != nil {
 		return err

@@ -33,18 +33,18 @@
 //
 // # Durability
 //
-// Methods that change something return after PostgreSQL has committed it: to disk with fsync and
-// synchronous_commit on, and to the synchronous standbys, if any. After a database restart or a
-// failover, nodes reload the pending deliveries and repeat the attempts that were in flight. With a
-// single synchronous standby, commits wait while it is down: name several, as in
-// synchronous_standby_names = 'ANY 1 (a, b)'.
+// A method that changes something returns after PostgreSQL has committed the change. With fsync and
+// synchronous_commit on, the change is then on disk, and on the synchronous standbys, if any. After
+// a database restart or a failover, nodes reload the pending deliveries and repeat the attempts
+// that were in flight. With a single synchronous standby, commits wait while it is down: name
+// several, as in synchronous_standby_names = 'ANY 1 (a, b)'.
 //
 // # How nodes share the work
 //
 // Accounts are in 256 shards. Each delivering node owns an equal part of the shards and delivers
-// their pending events from memory, with the scheduler that the file store also uses (package
-// queue). So the concurrency limits are exact, and an account's throughput is limited to one node.
-// A node that only serves requests owns no shards; any node publishes for any account.
+// their pending events from memory, with the same scheduler that the file store uses. So the
+// concurrency limits are exact, and an account's throughput is limited to one node. A node that
+// only serves requests owns no shards; any node publishes for any account.
 //
 // A node registers in the database and sends a heartbeat every 1.5 s. After 6 s without one it
 // stops claiming, and other nodes remove it and take its shards. Each settlement first locks the
@@ -55,15 +55,17 @@
 // or more, by polling every 25 ms. It finds events of PublishTx within the time of [PollEvery]. It
 // reads each change once, even if its transaction commits late. See docs/scale.md.
 //
-// A process that guards requests listens for keys that other processes change, from its first
-// request on, on one more connection if its pool has four. See [capability.Set.WatchKeys].
+// From its first request on, a process that guards requests also listens for changes of keys by
+// other processes. This occupies one more connection, and happens only if the pool has at least
+// four. See [capability.Set.WatchKeys].
 //
 // Statements are prepared, and planned once per connection. A pooler in transaction mode must
 // support prepared statements.
 //
 // # What it is tested on
 //
-// Every change: PostgreSQL 15 with all tests of this package, including crashes and failover, and
-// 14.23 and 18.4 with all but the longest. Once, by hand: 14.23, 15.18, 16.14, 17.10 and 18.4 with
-// all. It needs READ COMMITTED and plain SQL without extensions.
+// Every change to this package is tested on PostgreSQL 15 with all tests, including crashes and
+// failover, and on 14.23 and 18.4 with all but the longest tests. All tests were also run once, by
+// hand, on 14.23, 15.18, 16.14, 17.10 and 18.4. The package needs READ COMMITTED and plain SQL
+// without extensions.
 package postgres

@@ -19,9 +19,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// A dump made at any time has all deliveries that are pending then, and they are delivered where it
-// is restored. Events published before the dump are known there, even if parts of event_ids begin
-// during the dump.
+// A dump made at any time has all deliveries that are pending at that time. A database restored
+// from it delivers them, and knows the events published before the dump, even if parts of event_ids
+// began during the dump.
 func TestDump(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")

@@ -18,8 +18,8 @@ func (s *Store) isErasing(ctx context.Context, db querier, account string) (is b
 	return is, err
 }
 
-// lockOpen is lockAccount for steps that add to the account. It returns auth.ErrErasing if the
-// account is being erased.
+// lockOpen is like lockAccount, for steps that add to the account. It returns auth.ErrErasing if
+// the account is being erased.
 func (s *Store) lockOpen(ctx context.Context, tx pgx.Tx, account string) error {
 	if err := s.lockAccount(ctx, tx, account); err != nil {
 		return err
@@ -36,15 +36,15 @@ func (s *Store) checkOpen(ctx context.Context, tx pgx.Tx, account string) error 
 	return err
 }
 
-// receiptCounts are the numbers of a receipt, in the order of the column counts.
+// receiptCounts returns pointers to the numbers of a receipt, in the order of the column counts.
 func receiptCounts(r *store.Receipt) []*int {
 	return []*int{&r.Keys, &r.Webhooks, &r.Events, &r.Deliveries, &r.Recoveries, &r.Alerts, &r.DedupKeys, &r.IdempotencyKeys, &r.AuditEntries}
 }
 
 var eraseEvents = query("erase_events")
 
-// eraseIDs removes event ids of the account $1 whose events are gone. It returns the same two
-// counts as the statement of erase.
+// eraseIDs removes the ids of the account $1 whose events are gone. It selects the same two counts
+// as the statement that erase returns.
 const eraseIDs = `
 	with old as materialized (
 		select i.part, i.id from storageapi.partitions p
@@ -57,7 +57,8 @@ const eraseIDs = `
 
 // erase returns the statement that deletes up to $2 of an account's rows from a table. The
 // statement deletes by key, because a row's location may change meanwhile. It selects how many rows
-// it deleted and how many it found; the second number is larger if others purged some meanwhile.
+// it deleted and how many it found; the second number is larger if other transactions purged some
+// of them meanwhile.
 func erase(table, key, account string) string {
 	return `
 		with old as materialized (
@@ -75,7 +76,8 @@ func erase(table, key, account string) string {
 // has found nothing. A step that only waits for these transactions takes a quarter of a second and
 // holds no lock meanwhile.
 //
-// The numbers of its webhooks remain for a day, without the account and their ids.
+// The numbers of the account's webhooks remain stored for a day, without the account and the
+// webhooks' ids.
 func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (erased store.Receipt, more bool, err error) {
 	closing, waits := false, false
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
@@ -127,8 +129,8 @@ func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (er
 // openPause is how long a step waits for open publications when there is nothing to remove.
 const openPause = 250 * time.Millisecond
 
-// closeAccount removes the account's keys, webhooks, alerts and recoveries, whose number is
-// limited.
+// closeAccount removes the account's keys, webhooks, alerts and recoveries. Their number is
+// limited, so one step is enough.
 func (s *Store) closeAccount(ctx context.Context, tx pgx.Tx, account string, erased *store.Receipt) error {
 	batch := &pgx.Batch{}
 	count := func(n *int, sql string, args ...any) {
@@ -147,8 +149,8 @@ func (s *Store) closeAccount(ctx context.Context, tx pgx.Tx, account string, era
 }
 
 // eraseStep removes some of the remaining rows. The result more is true if rows may be left or may
-// still be published; waits is true if the step found no rows and waits only for open transactions
-// that may still publish some.
+// still be published; waits is true if the step found no rows, so that only open transactions,
+// which may still publish some, delay the end of the erasure.
 func (s *Store) eraseStep(ctx context.Context, tx pgx.Tx, account string, limit int, erased *store.Receipt) (more, waits bool, err error) {
 	var ended bool // read before looking for rows
 	if err := tx.QueryRow(ctx, s.sql(notePublications), s.sql(`storageapi.event_log`), account).Scan(&ended); err != nil {
@@ -160,7 +162,7 @@ func (s *Store) eraseStep(ctx context.Context, tx pgx.Tx, account string, limit 
 	return !ended, !ended, nil
 }
 
-// eraseRows is eraseStep, but ignores open publications.
+// eraseRows is like eraseStep, but ignores open publications.
 func (s *Store) eraseRows(ctx context.Context, tx pgx.Tx, account string, limit int, erased *store.Receipt) (more bool, err error) {
 	var events, deliveries, found int
 	if err := tx.QueryRow(ctx, s.sql(eraseEvents), account, limit).Scan(&events, &deliveries, &found); err != nil {

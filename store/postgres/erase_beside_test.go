@@ -9,8 +9,8 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// Other calls may change or remove rows that a step of an erasure is about to delete, for example
-// take or purge an audit entry. The erasure must still leave no row of the account.
+// Other calls may change or remove rows that a step of an erasure is about to delete. For example,
+// they may take or purge an audit entry. The erasure must still leave no row of the account.
 func TestErase_ConcurrentCalls_LeavesNothing(t *testing.T) {
 	for name, other := range map[string]string{
 		"taking":  `update SCHEMA.audit set pending = false where number = (select min(number) from SCHEMA.audit)`,

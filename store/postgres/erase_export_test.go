@@ -18,9 +18,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// The receipt of Erase has the same counts as ExportAccount. After the erasure the account's export
-// has only the audit entry of the erasure; after a second erasure it has only its first and last
-// line.
+// The receipt of Erase has the same counts as ExportAccount. After the erasure, the account's
+// export contains only the audit entry of the erasure. After a second erasure, it consists of only
+// its first and last line.
 func TestExportAccount_ThenErase_CountsMatch(t *testing.T) {
 	api, err := storageapi.NewHandler(storageapi.Config{Store: open(t, inSchema(t))})
 	must := func(err error) {

@@ -36,12 +36,13 @@ var (
 	oldestFirst       = strings.NewReplacer("event desc", "event asc")
 )
 
-// ListEvents implements [driver.WebhookStore]. An open transaction of the host that has published,
-// see [Store.EnqueueTx], delays the lists of all accounts that have the oldest event first: they
-// end before the events published since the transaction began. Such a page waits up to a second for
-// the transaction, and then has a Next if published events are missing. So commit soon. If the
-// host's role for publishing is not the Store's, grant the Store's role pg_read_all_stats.
-// Otherwise, as without track_activities, these lists are empty while such a transaction is open.
+// ListEvents implements [driver.WebhookStore]. While a transaction of the host that has published
+// (see [Store.EnqueueTx]) is open, lists that begin with the oldest event are incomplete, for all
+// accounts: they end before the events published since the transaction began. Such a page waits up
+// to a second for the transaction, and then has a Next if published events are missing. So commit
+// soon. If the host publishes under another role than the Store's, grant the Store's role
+// pg_read_all_stats. Without that right, or without track_activities, these lists are empty while
+// such a transaction is open.
 func (s *Store) ListEvents(ctx context.Context, account string, query driver.EventQuery) (page driver.EventPage, err error) {
 	from, to := numberAfter(query.From), int64(math.MaxInt64)
 	if !query.To.IsZero() {
@@ -100,8 +101,8 @@ const (
 )
 
 // eventPage returns the events with numbers in [from, to) that are below settled. It sets Next if
-// it omits any; full reports whether it does so because of query.Limit. For a webhook it reads
-// Limit events of all types, and returns those of query.Types.
+// it omits events in this range; full reports whether query.Limit is the reason. For a webhook it
+// reads Limit events of all types, and returns only events whose type is in query.Types.
 func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account string, query driver.EventQuery, from, to, settled int64) (page driver.EventPage, full bool, err error) {
 	var types []string
 	if len(query.Types) > 0 {
@@ -145,11 +146,11 @@ const eventClock = `
 	select (greatest(last_value, (select event / 4096 from storageapi.event_log order by event desc limit 1)) + 1) * 4096
 	from storageapi.event_clock`
 
-// openPublications returns end, the lowest number that an event published from now on can get, and
-// open, the lowest number that an event of an open transaction may have; open is end without such a
-// transaction, and 0 if it is unknown. Numbers do not follow the order of commits. The next
-// statement sees all events below both, since a publication takes its lock before its number and
-// releases it after its commit.
+// openPublications returns two event numbers. end is the lowest number that an event published from
+// now on can get. open is the lowest number that an event of an open transaction may have; it
+// equals end if there is no such transaction, and is 0 if it is unknown. Events do not commit in
+// the order of their numbers. But the next statement sees all events below both, since a
+// publication takes its lock before its number and releases the lock after its commit.
 func (s *Store) openPublications(ctx context.Context, conn *pgxpool.Conn) (end, open int64, err error) {
 	var least *int64
 	batch := s.batch(lookUp)

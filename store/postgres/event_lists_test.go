@@ -50,7 +50,7 @@ func enqueueOne(t *testing.T, s *postgres.Store, id string) {
 }
 
 // The test commits transactions of the host after later events have been stored. Clients that
-// follow the list must get each event once, all in the same order.
+// follow the list must get each event once, and all clients in the same order.
 func TestFollow_OpenTransactions_GetsEachEventOnce(t *testing.T) {
 	s := open(t, inSchema(t))
 	const hosts, each = 6, 25
@@ -110,8 +110,8 @@ func TestFollow_OpenTransactions_GetsEachEventOnce(t *testing.T) {
 	}
 }
 
-// The test keeps a transaction open. A page must end before its event and report that more events
-// follow.
+// The test keeps a transaction open. A page must end before the transaction's event and report that
+// more events follow.
 func TestFollow_TransactionStaysOpen_EndsBeforeItsEvent(t *testing.T) {
 	s := open(t, inSchema(t))
 	enqueueOne(t, s, "before")
@@ -271,7 +271,7 @@ func TestFollow_UntrackedTransaction_WaitsForIt(t *testing.T) {
 	wantPage(t, s, &query, false, "late", "after")
 }
 
-// The test uses the cursor of one store in another store. The list must start from the beginning.
+// The test uses a cursor of one store in another store. The list must start from the beginning.
 func TestFollow_CursorOfAnotherStore_StartsOver(t *testing.T) {
 	source, target := open(t, inSchema(t)), open(t, inSchema(t))
 	for _, s := range []*postgres.Store{target, source} {

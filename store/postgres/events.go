@@ -21,8 +21,8 @@ const perMicrosecond = 4096
 
 var epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// numberAt returns the lowest number of an event published at t, truncated to the millisecond, or
-// later.
+// numberAt truncates t to the millisecond, and returns the lowest number of an event published at
+// that time or later.
 func numberAt(t time.Time) int64 {
 	switch ms := utc(t).UnixMilli() - epoch.UnixMilli(); {
 	case ms <= 0:
@@ -45,14 +45,14 @@ var (
 	nextEventNumber = query("next_event_number")
 )
 
-// A single event is passed as values rather than in arrays: the planner would plan again for each
-// length of an array.
+// A single event is passed as values rather than in arrays, because the planner would plan again
+// for each array length.
 const (
 	manyEvents = `unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::bytea[], $6::smallint[], $7::text[]) with ordinality`
 	oneEvent   = `(values ($1::text, $2::text, $3::text, $4::timestamptz, $5::bytea, $6::smallint, $7::text, 1))`
 )
 
-// An addedEvent is a row of enqueueMany.
+// An addedEvent is a result row of enqueueMany.
 type addedEvent struct{ Place, Deliveries int }
 
 // eventColumns are the parameters of enqueueMany.
@@ -74,8 +74,8 @@ func scanAdded(row pgx.Row) (e addedEvent, err error) {
 	return e, err
 }
 
-// matchedOf selects the initial number of deliveries of each known event with the account in $1 and
-// the id in $2, and its place in these lists.
+// matchedOf looks up events by their accounts $1 and ids $2, which are parallel lists. For each
+// known event it selects the initial number of deliveries and the place in the lists.
 var matchedOf = `
 	select r.place::integer - 1, e.matched
 	from unnest((select $1::text[]), (select $2::text[])) with ordinality as r (account, id, place)
@@ -98,7 +98,7 @@ func (s *Store) enqueue(ctx context.Context, db querier, encoded *driver.Encoded
 				return 0, false, cmp.Or(failed, auth.ErrErasing)
 			}
 		}
-		if !errors.Is(err, pgx.ErrNoRows) || try == maxTries { // otherwise purged in between
+		if !errors.Is(err, pgx.ErrNoRows) || try == maxTries { // otherwise it was purged in between
 			return deliveries, false, err
 		}
 	}
@@ -112,8 +112,8 @@ func storedBody(encoded *driver.EncodedEvent) []byte {
 	return encoded.Body
 }
 
-// numberAfter returns the lowest number of an event published at t, rounded up to the millisecond,
-// or later.
+// numberAfter rounds t up to the millisecond, and returns the lowest number of an event published
+// at that time or later.
 func numberAfter(t time.Time) int64 {
 	if from := utc(t); !from.Equal(t) {
 		t = from.Add(time.Millisecond)

@@ -13,8 +13,8 @@ import (
 var endExpiredPending = query("end_expired")
 
 // endExpired ends up to limit pending deliveries whose payloads have expired, oldest first, and
-// returns their number. It also ends deliveries that are being attempted. On other nodes, Load
-// returns Gone for them.
+// returns their number. It also ends deliveries that are being attempted. For all of these
+// deliveries, Load then returns Gone on other nodes.
 func (s *Store) endExpired(ctx context.Context, limit int) (ended int, err error) {
 	expired := driver.ExpiredAttempt(0, time.Now())
 	type row struct{ Webhook, Event int64 }

@@ -23,7 +23,7 @@ func (s *Store) Accounts(ctx context.Context, after string, limit int) ([]string
 
 var listAccounts = query("list_accounts")
 
-// afterAll sorts after all accounts.
+// afterAll is a string that sorts after all accounts.
 var afterAll = strings.Repeat("\U0010FFFF", 33)
 
 // maxRead is the maximum number of rows that one statement reads; no page has more.
@@ -68,18 +68,18 @@ type exporter struct {
 type place struct {
 	account, name string
 	number        int64
-	until         time.Time // the number, as Unix milliseconds
+	until         time.Time // the number as a time, if it is in Unix milliseconds
 }
 
-// An exportedRow is a row at its place. It has no record if it is unreadable or skipped.
+// An exportedRow is a row and its place. The record is nil if the row is unreadable or skipped.
 type exportedRow struct {
 	at         place
 	record     transfer.Record
 	unreadable string
 }
 
-// begin sets at to the position after, which is the last row of the previous page; nil starts
-// before all rows.
+// begin sets e.at to the place that after encodes: the last row of the previous page. If after is
+// nil, the export begins with the first row.
 func (e *exporter) begin(after []byte) (err error) {
 	if e.at = (place{account: e.account, number: -1}); after == nil {
 		return nil
@@ -132,7 +132,8 @@ func (e *exporter) rows(ctx context.Context, scan pgx.RowToFunc[exportedRow], sq
 	return e.fill(func() ([]exportedRow, error) { return rowsOf(ctx, e.tx, scan, e.sql(sql), args...) })
 }
 
-// kind reads the rows of a kind after the row after, until the page is full.
+// kind adds rows of a kind to the page until it is full. It begins behind the row that after
+// encodes.
 func (e *exporter) kind(ctx context.Context, kind transfer.Kind, after []byte) error {
 	if err := e.begin(after); err != nil {
 		return err
@@ -161,9 +162,9 @@ func (e *exporter) kind(ctx context.Context, kind transfer.Kind, after []byte) e
 	return nil
 }
 
-// These statements select the rows of a kind after a place, up to a last account and a limit.
-// Statements that cannot read in account order have an account parameter instead; empty means all
-// accounts.
+// Each of these statements selects the rows of one kind that follow a place, up to a last account
+// and a maximum number of rows. Statements that cannot read in account order have an account
+// parameter instead; empty means all accounts.
 const (
 	exportKeys = `select ` + keyColumns + keyUses + `,
 		(select u.at from storageapi.key_uses u where u.account = k.account and u.id = k.id and u.hash = k.hash)

@@ -45,8 +45,8 @@ var (
 	exportKnown     = query("export_known_events")
 )
 
-// atPublishing is the time after publishing within which a due time counts as the time of
-// publishing.
+// atPublishing is a tolerance: a delivery that is due within atPublishing after its event was
+// published counts as due at publication.
 const atPublishing = time.Second
 
 // events reads events by number. No index has an account's events in that order. So for a single
@@ -101,7 +101,7 @@ type exportedEvent struct {
 	deliveries map[int64]*exportedDelivery
 }
 
-// An exportedDelivery is assembled from rows.
+// An exportedDelivery is a delivery that is assembled from its rows.
 type exportedDelivery struct {
 	transfer.Delivery
 	settled driver.DeliveryState // the last state of an attempt that settled the delivery
@@ -141,7 +141,8 @@ func (e *exporter) load(ctx context.Context, numbers []int64) ([]*exportedEvent,
 	return events, nil
 }
 
-// exportedHooks are webhooks by number.
+// exportedHooks has the webhooks of some accounts: their ids by number, and the numbers of live and
+// of deleted webhooks.
 type exportedHooks struct {
 	ids        map[int64]string
 	live, gone []int64
@@ -168,7 +169,8 @@ func (e *exporter) hooks(ctx context.Context, accounts []string) (exportedHooks,
 	return hooks, err
 }
 
-// loadDeliveries reads the deliveries of the events, whose accounts' webhooks are hooks.
+// loadDeliveries reads the deliveries of events. hooks must have the webhooks of the events'
+// accounts.
 func (e *exporter) loadDeliveries(ctx context.Context, events map[int64]*exportedEvent, hooks exportedHooks) error {
 	least, most := int64(maxNumber), int64(0)
 	for number := range events {
@@ -216,8 +218,8 @@ func (d *exportedDelivery) log(r *historyRow) {
 	}
 }
 
-// end sets the state once all rows are read, and reports whether the delivery exists. A delivery
-// that was pending when its webhook was deleted does not exist.
+// end sets the state after all rows have been read, and reports whether the delivery exists. A
+// delivery that was pending when its webhook was deleted does not count as existing.
 func (d *exportedDelivery) end() bool {
 	switch {
 	case d.State != driver.Pending:

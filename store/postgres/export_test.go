@@ -19,8 +19,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// Publishing returns the number of running senders of events, and the number of events that wait to
-// be sent.
+// Publishing returns the number of goroutines that are storing events, and the number of events
+// that wait for a batch.
 func (s *Store) Publishing() (senders, waiting int) { return s.publisher.group.State() }
 
 // LookingUp returns the number of running statements that look up keys by hash, and the number of
@@ -39,17 +39,17 @@ func (s *Store) AskEvery(d time.Duration) { s.notifier.ask = d }
 // ShardOf returns the shard of an account.
 func ShardOf(account string) int16 { return shardOf(account) }
 
-// Indexed and the other constants are the settings of statements.
+// Indexed and the other constants are the settings that statements run with.
 const (
 	Indexed = `select ` + indexed
 	LookUp  = `select ` + lookUp
 	InOrder = Indexed + `, ` + inOrder
 )
 
-// ClaimedEvents returns the statement with which claims read events.
+// ClaimedEvents returns the statement that claims use to read events.
 func ClaimedEvents(option Option) string { return optionsOf([]Option{option}).names.in(loadedEvents) }
 
-// Migrating adds a migration with the given text to those that a node knows.
+// Migrating adds a migration with the given text to the migrations that a node knows.
 func Migrating(text string) Option {
 	return func(o *options) {
 		m := migration{len(o.migrations) + 1, text, sha256.Sum256([]byte(text))}
@@ -71,8 +71,8 @@ func PurgeAuditEntries(option Option) string {
 // SchemaOf returns the name that InSchema was given.
 func SchemaOf(option Option) string { return optionsOf([]Option{option}).schema }
 
-// Queues has the functions that shard ownership calls on the in-memory queues. A nil function does
-// nothing.
+// Queues are fake in-memory queues: the functions that shard ownership calls on them. A nil
+// function does nothing.
 type Queues struct {
 	Load     func(ctx context.Context, shards []int16) error
 	Pause    func(shards []int16)
@@ -80,7 +80,7 @@ type Queues struct {
 	Unload   func(shards []int16)
 }
 
-// A testHost replaces the store's queues with those of a test.
+// A testHost replaces the store's queues with the queues of a test.
 type testHost struct {
 	nodeStore
 	queues Queues
@@ -113,7 +113,7 @@ func (s *Store) Owning(q Queues, lasts time.Duration) Owning {
 }
 
 // Join makes the node own shards until its store is closed. It returns nil once the node has loaded
-// its share in a current term, or the error of taking it.
+// its share in a current term, or an error if the node cannot take its share.
 func (o Owning) Join(ctx context.Context) error {
 	o.begin.Do(func() {
 		o.s.owned.begin(nil)
@@ -122,7 +122,8 @@ func (o Owning) Join(ctx context.Context) error {
 	return o.s.joined(ctx)
 }
 
-// joined returns nil once the node has begun to load its share, or the error of taking it.
+// joined returns nil once the node has begun to load its share, or an error if the node cannot take
+// its share.
 func (s *Store) joined(ctx context.Context) error {
 	for {
 		switch {
@@ -168,7 +169,7 @@ func (s *Store) Listen(ctx context.Context, wake func()) {
 	}
 }
 
-// Listening reports whether the node listens, and no host publishes in transactions.
+// Listening reports whether the node listens and no host publishes in transactions.
 func (s *Store) Listening() bool { return s.owned.reader.polls.Interval(0) > 0 }
 
 // Lasts sets how long the node stays alive without a heartbeat. Call it before Deliver.
@@ -183,19 +184,20 @@ func (s *Store) ReadsEvery(ctx context.Context) (time.Duration, error) {
 	return s.owned.reader.polls.Interval(s.options.poll), nil
 }
 
-// Kill ends the node's work as if the process had ended: other nodes remove its term.
+// Kill ends the node's work as if the process had been killed, so that other nodes must remove its
+// term.
 func (s *Store) Kill() {
 	s.node.Stop()
 	s.node.Wait()
 	s.node.Database = killed{s.node.Database}
 }
 
-// A killed node does not deregister.
+// A killed is the shards.Database of a killed node, which does not deregister.
 type killed struct{ shards.Database }
 
 func (killed) Remove(context.Context, int64, *int64) error { return nil }
 
-// CheckParts makes the next publication check whether parts run out.
+// CheckParts makes the next publication check whether more parts are needed.
 func (s *Store) CheckParts() { s.sparePartsAt.Store(0) }
 
 // ChangeIDs makes a part of event_ids that begins after the given time from now.
@@ -219,8 +221,8 @@ func (s *Store) ChangeIDs(ctx context.Context, after time.Duration) error {
 }
 
 // Join makes the node report its deliveries to a scheduler that delivers nothing until it is
-// closed, and returns once all pending deliveries are reported. dueIn returns how many of them are
-// due within the given time.
+// closed, and returns once all pending deliveries are reported. dueIn returns how many deliveries
+// are due within the given time.
 func (s *Store) Join(t interface {
 	Context() context.Context
 	Fatal(...any)
@@ -249,8 +251,8 @@ func (s *Store) Join(t interface {
 	}
 }
 
-// Doubts returns the doubt of a confirmed clock, first observed at time 0, after each further
-// observation.
+// Doubts returns the doubt of a confirmed clock after each observation. Before these observations
+// the clock is observed at time 0.
 func Doubts(observations ...time.Duration) (doubts []time.Duration) {
 	zero := time.Now().Round(0)
 	c := confirmedClock{seen: zero}
@@ -313,7 +315,7 @@ func (c *Counter) Reported(webhookID string) (deliveries, reports int) {
 	return deliveries, reports
 }
 
-// Failing returns how many shards cannot be read.
+// Failing returns the number of shards that cannot be read.
 func (s *Store) Failing() (n int) {
 	s.owned.mu.Lock()
 	defer s.owned.mu.Unlock()

@@ -43,8 +43,8 @@ func (c *lossyConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// openThrough opens a store on a host's pool and passes each connection through the function
-// through. If through returns nil, connecting fails.
+// openThrough opens a store on a host's pool. The pool passes each new connection to through and
+// uses the result. If through returns nil, connecting fails.
 func openThrough(t *testing.T, schema postgres.Option, through func(net.Conn) net.Conn) *postgres.Store {
 	t.Helper()
 	config := pool(t).Config()
@@ -108,8 +108,8 @@ func (c *cutConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Close releases the node's shards even if it loses a connection meanwhile: another node can claim
-// the pending deliveries at once.
+// Close releases the node's shards even if it loses a connection meanwhile, so that another node
+// can claim the pending deliveries at once.
 func TestClose_ConnectionLost_ReleasesShards(t *testing.T) {
 	option, cut := inSchema(t), new(atomic.Bool)
 	s := openThrough(t, option, func(conn net.Conn) net.Conn { return &cutConn{conn, cut} })
@@ -127,7 +127,7 @@ func TestClose_ConnectionLost_ReleasesShards(t *testing.T) {
 	}
 }
 
-// While Close waits for a step, other calls at once return ErrClosed.
+// While Close waits for a step, other calls return ErrClosed at once.
 func TestClose_WaitsForStep_OtherCallsReturnErrClosed(t *testing.T) {
 	s := open(t, inSchema(t))
 	key := driver.Key{ID: "key", Account: "acct", Hash: driver.Hash{Sum: [32]byte{1}}}

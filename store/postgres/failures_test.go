@@ -15,8 +15,8 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// logged adds n events of the account of wh_000000 to the log. Most are delivered at the first
-// attempt. These have no row in event_log. Regularly spaced events are instead dead (2), skipped
+// logged adds n events of the account of wh_000000 to the log. Most of them were delivered at the
+// first attempt and have no row in event_log. At regular intervals, an event is dead (2), skipped
 // (3), pending after a failure (0) or delivered after a failure (4).
 const logged = `
 	insert into event_log (event, account, id, type, at, matched)
@@ -64,8 +64,8 @@ func in(t testing.TB, schema, sql string) {
 	}
 }
 
-// Listing failed deliveries uses the index of failed deliveries, regardless of how many have not
-// failed.
+// Listing failed deliveries uses the index of failed deliveries, no matter how many other
+// deliveries there are.
 func TestListFailed_UsesIndex(t *testing.T) {
 	t.Parallel()
 	const many, every = 200_000, 20_000
@@ -123,8 +123,8 @@ func TestListFailed_UsesIndex(t *testing.T) {
 var benchLogged = flag.Int("logged", 1_000_000, "deliveries that BenchmarkFailed looks through")
 
 // BenchmarkFailed lists failed deliveries in pages of 20, for a webhook with many deliveries. In
-// one case 11 of them are dead, 11 skipped and 11 pending after a failure; in the other, one in a
-// hundred is in each of these states.
+// one case, 11 deliveries are dead, 11 skipped and 11 pending after a failure. In the other case,
+// one in a hundred deliveries is in each of these states.
 func BenchmarkFailed(b *testing.B) {
 	for name, every := range map[string]int{"rare": *benchLogged/11 + 1, "one in 100": 100} {
 		b.Run(name, func(b *testing.B) {

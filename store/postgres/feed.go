@@ -25,7 +25,7 @@ type feedReader struct {
 	polls  feed.PollPolicy
 }
 
-// A changeRow is a row of changesSince or beginShards.
+// A changeRow is a result row of changesSince or beginShards.
 type changeRow struct {
 	kind  int
 	added int64
@@ -68,7 +68,8 @@ func (s *Store) readChanges(ctx context.Context, sql string, args ...any) (list 
 	return list, seen, err
 }
 
-// beginReading waits until no other call reads the feed or begins loading; endReading releases it.
+// beginReading waits until no other call reads the feed or begins loading, and then excludes such
+// calls until endReading.
 func (o *ownedShards) beginReading(ctx context.Context) error {
 	select {
 	case o.reading <- struct{}{}:
@@ -110,7 +111,7 @@ func (s *Store) readFeedIfDue(ctx context.Context) (wait time.Duration, err erro
 // readPause is the minimum time between two reads; one read gets all events published meanwhile.
 const readPause = 2 * time.Millisecond
 
-// readFeed reads and reports the changes in the shards in memory.
+// readFeed reads the change feed, and reports the changes in the shards in memory.
 func (s *Store) readFeed(ctx context.Context) (err error) {
 	o := &s.owned
 	wanted := o.reader.wanted.Swap(false)
@@ -140,7 +141,7 @@ func (s *Store) readFeed(ctx context.Context) (err error) {
 	return nil
 }
 
-// transactionsOf returns the number of transactions of the changes, which must be in feed order.
+// transactionsOf returns how many transactions made the changes, which must be in feed order.
 func transactionsOf(list []changeRow) (n int) {
 	for i := range list {
 		if i == 0 || list[i].added != list[i-1].added {
@@ -150,7 +151,7 @@ func transactionsOf(list []changeRow) (n int) {
 	return n
 }
 
-// A deliveryPair has the numbers of a delivery's webhook and event.
+// A deliveryPair identifies a delivery by the numbers of its webhook and event.
 type deliveryPair struct{ webhook, event int64 }
 
 // once removes repeated deliveries that became pending through several changes, such as the
@@ -174,7 +175,8 @@ func once(list []changeRow) []changeRow {
 	return kept
 }
 
-// wasRead reports whether the change was already read, or its shard is not in memory.
+// wasRead reports whether the change has already been read or belongs to a shard that is not in
+// memory.
 func (o *ownedShards) wasRead(r *changeRow) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -182,7 +184,8 @@ func (o *ownedShards) wasRead(r *changeRow) bool {
 	return since == nil || since.Sees(r.added)
 }
 
-// setSnapshot records the snapshot up to which the changes of the shards still in memory were read.
+// setSnapshot records that the changes of the shards were read up to a snapshot. It ignores shards
+// that are no longer in memory.
 func (o *ownedShards) setSnapshot(shards []int16, seen *feed.Snapshot) {
 	o.reader.number++
 	seen.Number = o.reader.number
@@ -195,7 +198,8 @@ func (o *ownedShards) setSnapshot(shards []int16, seen *feed.Snapshot) {
 	}
 }
 
-// apply reports changes. It first reads their webhooks that changed or are unknown.
+// apply reports changes to the scheduler. It first reads the webhooks that have changed or are not
+// in memory.
 func (s *Store) apply(ctx context.Context, list []changeRow) error {
 	o := &s.owned
 	var nos []int64
@@ -227,7 +231,7 @@ func (o *ownedShards) known(no int64) bool {
 	return o.byNo[no] != nil
 }
 
-// maxLearned is how many webhooks one statement reads: about half a MiB.
+// maxLearned is the maximum number of webhooks that one statement reads, about half a MiB.
 const maxLearned = 512
 
 // learn reads the current state of webhooks, and returns the webhooks that still exist.

@@ -17,9 +17,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// Each event is delivered once, no matter how late its transaction commits. Transactions that stay
-// open while thousands of other events are published delay none of these, and their own events are
-// not missed.
+// Each event is delivered once, no matter how late its transaction commits. Some transactions stay
+// open while thousands of other events are published. These transactions must not delay other
+// events, and the events published in them must not be missed.
 func TestFeed_OpenTransactions_EachEventIsDeliveredOnce(t *testing.T) {
 	t.Parallel()
 	const others, transactionsOfHost, hooks = 2000, 30, 10
@@ -97,7 +97,7 @@ func TestFeed_OpenTransactions_EachEventIsDeliveredOnce(t *testing.T) {
 	for i := range others {
 		want[event("other", i).ID] = 1
 	}
-	for i := 0; i < transactionsOfHost || len(transactions) > 4; i++ { // about four are open at a time, some of them for long
+	for i := 0; i < transactionsOfHost || len(transactions) > 4; i++ { // about four are open at a time, some for long
 		if i < transactionsOfHost {
 			begin(i)
 		}

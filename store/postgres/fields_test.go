@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// An older node must keep the fields of a newer one when it changes a key or a webhook, and must
-// refuse a key or webhook that has an unknown field with an odd tag.
+// When an older node changes a key or a webhook, it must keep the fields that a newer node added.
+// It must refuse a key or webhook that has an unknown field with an odd tag.
 func TestFields_OfNewerNode_AreKeptOrRefused(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)

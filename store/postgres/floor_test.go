@@ -19,8 +19,8 @@ import (
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
 )
 
-// A contest compares an operation of the store with the minimal PostgreSQL statement for it. It
-// runs both alternately, so that other load on the machine affects both alike.
+// A contest compares an operation of the store with the minimal PostgreSQL statement for the same
+// purpose. It alternates between them, so that other load on the machine affects both alike.
 type contest struct {
 	server *cluster.Cluster
 	names  [2]string
@@ -36,7 +36,7 @@ type turn struct {
 	cpu  float64 // processor time of the server and this process, in microseconds per call
 }
 
-// round lets each side make n calls, with the given number of concurrent callers.
+// round lets each side make n calls from the given number of concurrent callers.
 func (c *contest) round(b *testing.B, callers, n int) {
 	for side, do := range c.do {
 		took := make([]time.Duration, n)
@@ -68,8 +68,8 @@ func (c *contest) add(side, n int, total, cpu time.Duration, took []time.Duratio
 	})
 }
 
-// report reports the medians of both sides, and the ratio of the first side to the second in the
-// same round: its median, minimum and maximum.
+// report reports the medians of both sides. It also reports the median, minimum and maximum, over
+// all rounds, of the ratio of the first side to the second.
 func (c *contest) report(b *testing.B) {
 	for name, of := range map[string]func(turn) float64{
 		"/s": func(t turn) float64 { return t.rate }, "_p50_us": func(t turn) float64 { return t.p50 }, "_cpu_us": func(t turn) float64 { return t.cpu },
@@ -98,8 +98,8 @@ func (c *contest) report(b *testing.B) {
 	}
 }
 
-// BenchmarkPublish compares publishing with a prepared INSERT of the same bytes, each in a separate
-// transaction.
+// BenchmarkPublish compares publishing with a prepared INSERT of the same bytes. Each event and
+// each INSERT has a separate transaction.
 func BenchmarkPublish(b *testing.B) {
 	for _, publishers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("publishers=%d", publishers), func(b *testing.B) {
@@ -135,7 +135,7 @@ func BenchmarkPublish(b *testing.B) {
 }
 
 // BenchmarkVerify compares the lookup of a key with a prepared SELECT by primary key that returns
-// as much data.
+// the same amount of data.
 func BenchmarkVerify(b *testing.B) {
 	p, server := durable(b)
 	s := openOn(b, p)

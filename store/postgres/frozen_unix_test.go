@@ -14,8 +14,8 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// The shards of a suspended process move to the other node within 10 s. After the process resumes,
-// it must not claim before it has a new term.
+// The shards of a suspended process move to another node within 10 s. After the process resumes, it
+// must not claim before it has a new term.
 func TestNode_Suspended_LosesItsShards(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -26,8 +26,9 @@ var (
 )
 
 // A fleet is a set of nodes with separate connections that claim and settle, without HTTP, as the
-// dispatcher does. A node claims when it is woken or after the wait that its last claim returned,
-// and runs one settlement at a time, of all tasks claimed meanwhile.
+// dispatcher does. A node claims when it is woken, or after the wait that its last claim returned.
+// It runs one settlement at a time, which settles all tasks that were claimed during the previous
+// one.
 type fleet struct {
 	nodes []*postgres.Store
 	group sync.WaitGroup
@@ -87,7 +88,7 @@ func (f *fleet) work(ctx context.Context, b *testing.B, s *postgres.Store) {
 	})
 }
 
-// arrived records how long tasks took, and returns their settlements.
+// arrived records how long tasks took until they were claimed, and returns their settlements.
 func (f *fleet) arrived(tasks []storetest.Task) (list []storetest.Settlement) {
 	at := time.Now()
 	f.mu.Lock()
@@ -122,8 +123,8 @@ func (f *fleet) settle(b *testing.B, s *postgres.Store, results <-chan []storete
 type publishing func(context.Context, driver.EncodedEvent) error
 
 // publish publishes at the given rate for the duration during, even if the nodes fall behind. It
-// returns the number of events once all are settled, or after another minute. An event's time is
-// the time at which it was scheduled.
+// returns the number of events once all are settled, or after another minute. The timestamp of an
+// event is the time for which its publication was scheduled.
 func (f *fleet) publish(b *testing.B, rate int, during time.Duration, do func(i int) publishing) (events int) {
 	b.Helper()
 	events = int(float64(rate) * during.Seconds())
@@ -193,7 +194,8 @@ func BenchmarkNodes(b *testing.B) {
 	}
 }
 
-// reportCPU reports the medians of both sides' processor times and of their ratios.
+// reportCPU reports the medians of the processor times of both sides, and of the ratio between
+// them.
 func (c *contest) reportCPU(b *testing.B) {
 	var ratios []float64
 	var sides [2][]float64
@@ -214,9 +216,9 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// BenchmarkNotify measures the basic cost of many nodes for a server: its processor time for a
-// notification that 16 connections listen for, and for prepared SELECTs on 48 connections in turn,
-// each compared with one connection.
+// BenchmarkNotify measures the basic cost of many nodes for a server. It measures the server's
+// processor time for a notification to 1 and to 16 listening connections, and for prepared SELECTs
+// on 1 connection and on 48 in turn.
 func BenchmarkNotify(b *testing.B) {
 	for _, way := range []struct {
 		name         string
@@ -273,8 +275,8 @@ func BenchmarkNotify(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle reports which share of a core an idle node uses, including its server processes, in
-// addition to what the server and the process use without nodes.
+// BenchmarkIdle reports the share of a core that an idle node uses, including its server processes.
+// The share that the server and the process use without nodes is subtracted.
 func BenchmarkIdle(b *testing.B) {
 	for _, n := range []int{1, *benchNodes} {
 		b.Run(fmt.Sprintf("nodes=%d", n), func(b *testing.B) {
@@ -296,7 +298,7 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// idle returns which share of a core the server and this process use during one turn.
+// idle returns the shares of a core that the server and this process use during one turn.
 func idle(server *cluster.Cluster) (theirs, own float64) {
 	before, ours, begun := server.CPU(), ownCPU(), time.Now()
 	time.Sleep(*benchTurn)
@@ -304,8 +306,8 @@ func idle(server *cluster.Cluster) (theirs, own float64) {
 	return (server.CPU() - before).Seconds() / total, (ownCPU() - ours).Seconds() / total
 }
 
-// BenchmarkArrival reports the time from publishing an event on a node that owns no shards to its
-// claim by another node.
+// BenchmarkArrival reports the time from the publication of an event, on a node that owns no
+// shards, to its claim by another node.
 func BenchmarkArrival(b *testing.B) {
 	p, server := durable(b)
 	s := openOn(b, p)

@@ -14,8 +14,8 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// Any number of callers publish an event id that an uncommitted transaction of the host has
-// published. They wait for the transaction, and other callers do not wait.
+// Many callers publish an event id that an uncommitted transaction of the host has published. Only
+// these callers may wait for the transaction.
 func TestPublish_IDInUncommittedTransaction_OnlyItsCallersWait(t *testing.T) {
 	for _, together := range []bool{false, true} {
 		t.Run(fmt.Sprintf("together=%v", together), func(t *testing.T) { publishHeld(t, together) })

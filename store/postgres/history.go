@@ -70,11 +70,11 @@ func (r *historyRow) attempt() driver.Attempt {
 	}
 }
 
-// settledStates maps the state of a delivery's last attempt to the delivery's state, if it is not
-// pending.
+// settledStates maps the state of a delivery's last attempt to the state of the delivery, unless
+// the delivery is pending.
 var settledStates = map[int16]driver.DeliveryState{stateDelivered: driver.Delivered, stateDead: driver.Dead, stateSkipped: driver.Skipped}
 
-// settledAs returns the state of the attempt that settles a delivery as state.
+// settledAs returns the state that is stored with an attempt if it settles its delivery as state.
 func settledAs(state driver.DeliveryState) int16 {
 	for of, known := range settledStates {
 		if known == state {
@@ -84,7 +84,8 @@ func settledAs(state driver.DeliveryState) int16 {
 	return stateRetried
 }
 
-// query reads the rows of a history. It omits never-settled deliveries of deleted webhooks.
+// query reads the rows of a history. It omits deliveries that were still pending when their webhook
+// was deleted.
 func (h *history) query(ctx context.Context, db querier, sql string, args ...any) error {
 	rows, err := db.Query(ctx, sql, args...)
 	if err != nil {
@@ -121,9 +122,9 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 	return list, nil
 }
 
-// ListDeliveries implements [driver.WebhookStore]. It reads failed deliveries from failure_log. To
-// filter by state or type it reads at most maxSteps times leastStep deliveries for a page, or more for larger
-// pages.
+// ListDeliveries implements [driver.WebhookStore]. It reads failed deliveries from failure_log. For
+// a page filtered by state or type it examines at most maxSteps times leastStep deliveries, or more
+// if the page is larger.
 func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, query driver.DeliveryQuery) (page driver.DeliveryPage, err error) {
 	from, to := numberAt(query.From), int64(1<<63-1)
 	if !query.To.IsZero() {

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// holdStep is how many webhooks one statement of HoldAll puts on hold.
+// holdStep is the maximum number of webhooks that one statement of HoldAll puts on hold.
 const holdStep = 1000
 
 var holdWebhooks = query("hold_webhooks")
@@ -18,8 +18,8 @@ var holdWebhooks = query("hold_webhooks")
 // the hold from their next claim on; attempts in flight continue. Release the webhooks with
 // webhooks.WebhookService.Release and ReleaseAll.
 //
-// It works in steps of 1,000 webhooks. After an error or an interruption some webhooks are on hold:
-// call it again.
+// HoldAll works in steps of 1,000 webhooks. After an error or an interruption, only some webhooks
+// may be on hold: call it again.
 func HoldAll(ctx context.Context, pool *pgxpool.Pool, options ...Option) (held int, err error) {
 	o := optionsOf(options)
 	if err := o.check(); err != nil {

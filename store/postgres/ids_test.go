@@ -20,7 +20,7 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// An idTest has a store with two webhooks of the account acct: one on, one off.
+// An idTest has a store in which the account acct has two webhooks, one on and one off.
 type idTest struct {
 	*testing.T
 	*postgres.Store
@@ -87,7 +87,7 @@ func (s *idTest) publishIn(tx pgx.Tx, id string) error {
 	return err
 }
 
-// must publishes in a transaction of the host.
+// must publishes in a transaction of the host, or fails the test.
 func (s *idTest) must(tx pgx.Tx, id string) {
 	s.Helper()
 	if err := s.publishIn(tx, id); err != nil {
@@ -147,7 +147,7 @@ func (s *idTest) mark() {
 	in(s.T, s.schema, `update marks set event = (select event + 1 from event_log order by event desc limit 1) where name = 'ids'`)
 }
 
-// refused checks that a transaction failed because of a conflict with an earlier one.
+// refused checks that a transaction failed because of a conflict with an earlier transaction.
 func (s *idTest) refused(err error) {
 	s.Helper()
 	var answer *pgconn.PgError
@@ -156,7 +156,7 @@ func (s *idTest) refused(err error) {
 	}
 }
 
-// An ID in any part after the mark is known, no matter which part a publication adds to.
+// An ID in any part after the mark is known, even if publications now add IDs to another part.
 func TestPublish_IDFromEarlierPartition_IsStoredOnce(t *testing.T) {
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		t.Run(string(level), func(t *testing.T) {
@@ -204,8 +204,8 @@ func TestPublish_IDInAnOpenTransaction_Waits(t *testing.T) {
 	}
 }
 
-// A transaction whose snapshot is older than another transaction's commit of the same ID fails,
-// like a concurrent update of the same row.
+// If an ID was committed by another transaction after this transaction took its snapshot,
+// publishing the ID fails, like a concurrent update of the same row.
 func TestPublish_IDCommittedAfterTheSnapshot_Conflicts(t *testing.T) {
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 		s := newIDTest(t)
@@ -300,7 +300,7 @@ func TestPublishTx_Serializable_DoesNotConflict(t *testing.T) {
 }
 
 // IDs before the mark are unknown, no matter which part they are in, and can be published again.
-// IDs after the mark cannot. The parts before the mark are dropped.
+// IDs after the mark are known and cannot. Parts that end before the mark are dropped.
 func TestPublish_IDBeforeMark_IsNew(t *testing.T) {
 	s := newIDTest(t)
 	s.publish("a")

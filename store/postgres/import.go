@@ -21,8 +21,8 @@ const moving = time.Minute
 // Purges run at the same time. Publishing, claims and requests continue meanwhile. Without a
 // deadline, a step takes at most a minute.
 //
-// An event's PublishedAt must be from 2020 to 2091. It gives the event its place in the lists of
-// its webhooks, after existing events of the same millisecond.
+// An event's PublishedAt must be from 2020 to 2091. It determines the event's place in the lists of
+// its webhooks, which is after existing events of the same millisecond.
 func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
 	if err := transfer.Check(records); err != nil {
 		return err
@@ -51,7 +51,8 @@ func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
 	return err
 }
 
-// numberTaken reports whether an event published meanwhile has the number of an imported event.
+// numberTaken reports whether err means that an event published meanwhile has the number of an
+// imported event.
 func numberTaken(err error) bool {
 	var answer *pgconn.PgError
 	return errors.As(err, &answer) && answer.Code == uniqueViolation && strings.HasPrefix(answer.TableName, "event_log")
@@ -82,7 +83,7 @@ type owned struct{ account, id string }
 
 // An importedWebhook is the webhook of imported deliveries.
 type importedWebhook struct {
-	no   int64 // 0: unknown to the store
+	no   int64 // 0 means that the store does not know the webhook
 	gone bool  // deleted
 }
 
@@ -98,7 +99,8 @@ const (
 	// erasingOf selects the accounts among $1 that are being erased.
 	erasingOf = `select from storageapi.erasures where account = any($1::text[])`
 
-	// takenWebhooks selects the webhooks among $2 that belong to other accounts than $1.
+	// takenWebhooks takes parallel lists of accounts $1 and webhook ids $2. It selects the pairs
+	// whose id belongs to a webhook of another account.
 	takenWebhooks = `
 		select i.account, i.id from unnest($1::text[], $2::text[]) as i (account, id)
 		cross join lateral (select account from storageapi.webhooks where id = i.id limit 1) w where w.account <> i.account`
@@ -113,8 +115,9 @@ const (
 		where w.no is not null order by w.gone desc`
 )
 
-// sort queues in the batch all records that do not depend on the store's state, and keeps the
-// others by kind. It returns an error for records of an unknown kind, which would be lost.
+// sort adds to the batch all records that do not depend on the store's state, and groups the rest
+// by kind for later. It returns an error for records of an unknown kind, which would otherwise be
+// lost.
 func (i *importer) sort(records []transfer.Record) error {
 	for _, r := range records {
 		switch r := r.(type) {
@@ -194,7 +197,8 @@ func (i *importer) run(ctx context.Context, records []transfer.Record) error {
 	return i.addRecoveries(ctx)
 }
 
-// eachRow scans the rows of a batched statement into fields, and calls do for each.
+// eachRow returns a callback for a batched statement. For each row it scans the columns into fields
+// and calls do.
 func eachRow(do func() error, fields ...any) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, fields, do)
@@ -224,9 +228,9 @@ func (i *importer) pastWebhook(ctx context.Context, name owned) (no int64, err e
 	return no, err
 }
 
-// addRecovery adds the recovery $4 of the account $1 and the webhook $3. It continues with the
-// event $2: after all existing events if $2 is empty, and with the first event if $2 does not
-// exist.
+// addRecovery adds the recovery $4 of the account $1 and the webhook $3. The recovery continues
+// with the event $2, with the first event if $2 does not exist, or after all existing events if $2
+// is empty.
 const addRecovery = `
 	insert into storageapi.recoveries (account, webhook, id, webhook_id, states, from_at, to_at, created_at, recovered, done, next)
 	select $1, $3, $4, $5, $6, $7, $8, $9, $10, $11, case

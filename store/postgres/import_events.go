@@ -49,8 +49,8 @@ type importedEvent struct {
 	number int64
 }
 
-// addEvents adds missing events with their deliveries. It omits events, bodies and attempts from
-// before the marks, as if they had been published and purged here.
+// addEvents adds missing events with their deliveries. It omits events, bodies and attempts that
+// are older than the marks, as if they had been published and purged here.
 func (i *importer) addEvents(ctx context.Context) error {
 	if len(i.events) == 0 {
 		return nil
@@ -67,7 +67,7 @@ func (i *importer) addEvents(ctx context.Context) error {
 	var hooks, numbers []int64
 	soonest := make(map[int64]time.Time) // by webhook number
 	for _, e := range events {
-		if e.number >= i.eventsFrom { // older events have no part
+		if e.number >= i.eventsFrom { // no part exists for older events
 			rows = append(rows, []any{e.number, e.Account, e.ID, string(e.Type), utc(e.Timestamp), e.Matched, !e.Forgotten, optional(e.TraceContext)})
 		}
 		if !e.NoBody && e.number >= i.bodiesFrom {
@@ -152,8 +152,8 @@ func (i *importer) addIDs(ctx context.Context, events []importedEvent) error {
 	return err
 }
 
-// number returns the missing events with their new numbers, each after all existing events of its
-// millisecond.
+// number returns the events that the store lacks, with new numbers. Each number follows all
+// existing numbers of its millisecond.
 func (i *importer) number(ctx context.Context) (events []importedEvent, err error) {
 	var accounts, ids []string
 	var known []bool
@@ -164,7 +164,7 @@ func (i *importer) number(ctx context.Context) (events []importedEvent, err erro
 	}
 	type name struct {
 		owned
-		start int64 // for an event with a forgotten id; else -1
+		start int64 // first number of its millisecond if its id is forgotten; else -1
 	}
 	given, next := make(map[name]bool), make(map[int64]int64) // by name, and by millisecond
 	var place int
@@ -197,8 +197,8 @@ func (i *importer) number(ctx context.Context) (events []importedEvent, err erro
 }
 
 // appendAttempts appends the rows of a delivery's attempts, in their order. The row of the attempt
-// that settled the delivery has the settled state. A skipped delivery has that state in an extra
-// row with number 0, which is not an attempt.
+// that settled the delivery has the settled state. A skipped delivery gets an extra row that has
+// the number 0 and the skipped state, and is not an attempt.
 func appendAttempts(rows [][]any, number, webhook int64, d *transfer.Delivery) [][]any {
 	attempts, settled, state := d.Attempts, len(d.Attempts)-1, d.State
 	switch d.State {

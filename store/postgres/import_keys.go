@@ -17,7 +17,8 @@ var (
 )
 
 const (
-	// knownKeys selects the keys among $2 of the accounts $1 that exist.
+	// knownKeys selects the existing keys with the accounts $1 and the ids $2, which are parallel
+	// lists.
 	knownKeys = `
 		select k.account, k.id from unnest($1::text[], $2::text[]) as i (account, id)
 		cross join lateral (select account, id from storageapi.keys where account = i.account and id = i.id and next is null limit 1) k`

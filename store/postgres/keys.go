@@ -19,7 +19,7 @@ import (
 
 const keyColumns = `k.hash, k.next, k.account, k.id, k.name, k.scopes, k.created_at, k.expires_at, k.previous, k.previous_expires_at, k.fields`
 
-// keyUses are the columns that follow keyColumns when uses are requested.
+// keyUses are the columns that follow keyColumns if the uses of a key are requested.
 const keyUses = `,
 	(select u.at from storageapi.key_uses u where u.account = k.account and u.id = k.id and u.hash = ''),
 	(select u.at from storageapi.key_uses u where u.account = k.account and u.id = k.id and u.hash = k.previous)`
@@ -158,7 +158,8 @@ func (s *Store) queueKey(batch *pgx.Batch, key *driver.Key, hash, next, previous
 	batch.Queue(s.sql(insertKey), keyValues(key, hash, next, previous, unknown)...)
 }
 
-// keyValues are the values of insertKey, with packed fields that this version does not know.
+// keyValues returns the arguments of insertKey. unknown has the packed fields that this version
+// does not know.
 func keyValues(key *driver.Key, hash, next, previous driver.Hash, unknown []byte) []any {
 	return []any{
 		sum(hash), sum(next), key.Account, key.ID, key.Name, key.Scopes.Names(), utc(key.CreatedAt), stored(key.ExpiresAt), sum(previous),

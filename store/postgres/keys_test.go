@@ -47,7 +47,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// After a key is deleted on one node, the next request on another node rejects it.
+// After a key is deleted on one node, the next request with it on another node is refused.
 func TestDeleteKey_OnAnotherNode_NextRequestIsRefused(t *testing.T) {
 	option := inSchema(t)
 	a, b := open(t, option), open(t, option)
@@ -140,8 +140,8 @@ func TestKeyByHash_ManyAtOnce_ShareStatements(t *testing.T) {
 	group.Wait()
 }
 
-// A lookup whose context ends while the server runs its shared statement returns at once; the others
-// get their rows.
+// If the context of a lookup ends while the server runs its shared statement, the lookup returns at
+// once. The other lookups get their rows.
 func TestKeyByHash_ContextEndsDuringSharedStatement_ReturnsAtOnce(t *testing.T) {
 	t.Parallel()
 	const keys, canceled = 4, 2

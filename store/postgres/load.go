@@ -19,7 +19,8 @@ var (
 	errNewer     = fmt.Errorf("event payload not found; the schema is newer than this version of the library: %w", errors.ErrUnsupported)
 )
 
-// maxBytes is the maximum total size of the bodies of one call; a single larger body is allowed.
+// maxBytes is the maximum total size of the bodies that one call of Load returns; a single larger
+// body is allowed.
 const maxBytes = 4 << 20
 
 var (
@@ -28,7 +29,7 @@ var (
 )
 
 // Load implements [driver.Deliveries]. The node must still own the claimed deliveries when their
-// rows are read. If its term may be over by then, it returns all of them as Unread.
+// rows are read. If the node's term may be over by then, Load returns all deliveries as Unread.
 func (s *Store) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.LoadedDelivery, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
@@ -58,7 +59,7 @@ func (s *Store) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.L
 	return l.list, nil
 }
 
-// A loader reads deliveries to webhooks in memory; other webhooks belong to other nodes.
+// A loader reads the deliveries whose webhooks are in memory; other webhooks belong to other nodes.
 type loader struct {
 	*Store
 	list   []driver.LoadedDelivery
@@ -68,22 +69,22 @@ type loader struct {
 	now    time.Time                // by the confirmed clock
 }
 
-// A loadRow has the result of loadedRows for a delivery.
+// A loadRow is the result of loadedRows for one delivery.
 type loadRow struct {
 	place            int // index in the list
 	no               int64
 	account          string
 	kept             decodedWebhook
 	event            int64
-	version          uint64 // the webhook's version; 0: deleted, or its account is being erased
-	attempts, before int    // negative: not pending
+	version          uint64 // of the webhook; 0 if it is deleted or its account is being erased
+	attempts, before int    // negative if not pending
 	due              time.Time
 }
 
 // A loadEvent is an event, possibly for several webhooks.
 type loadEvent struct {
 	driver.EncodedEvent
-	hasBody bool // the event has a body, which may not have been read
+	hasBody bool // the event has a body, even if it was not read
 }
 
 // find looks up the webhooks in memory.
@@ -107,8 +108,8 @@ func (l *loader) read(ctx context.Context) (err error) {
 	events := column(l.rows, func(r loadRow) int64 { return r.event })
 	err = l.Store.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		batch := l.batch(indexed, inOrder)
-		// The events come first: if an event is erased between the statements, its delivery is not
-		// pending.
+		// Read the events first: if one is erased before the rows are read, the rows show that its
+		// delivery is no longer pending.
 		batch.Queue(l.sql(loadedEvents), events, slices.Min(events), slices.Max(events), maxBytes).Query(l.scanEvents)
 		batch.Queue(l.sql(loadedRows), nos, events).QueryRow(l.scanRows)
 		return conn.SendBatch(ctx, batch).Close()
@@ -183,7 +184,7 @@ func (l *loader) setStates() {
 		if r.attempts < 0 || r.version == 0 {
 			continue // gone
 		}
-		// A body is missing because the call's other bodies reach maxBytes.
+		// A body that exists was not read if the call's other bodies already reach maxBytes.
 		if webhook.webhook == nil || webhook.version < r.version || event.hasBody && event.Body == nil {
 			to.State = driver.Unread
 			continue

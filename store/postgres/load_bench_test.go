@@ -21,10 +21,10 @@ var (
 	benchTimeout  = flag.Duration("timeout", 2*time.Second, "statement_timeout in BenchmarkLoading")
 )
 
-// BenchmarkLoading starts a node on a database with a backlog of one account. It measures when the
-// node claims two events of another account, one published before the start and one after, and when
-// all deliveries are loaded. It also reports the memory per delivery: bytes in use, and bytes that
-// the process got from the system.
+// BenchmarkLoading starts a node on a database with a backlog of one account. It measures the time
+// until the node claims two events of another account, which were published before and after the
+// start, and the time until all deliveries are loaded. It also reports the memory per delivery:
+// bytes in use, and bytes that the process got from the system.
 //
 //	go test -run '^$' -bench Loading -benchtime 1x -pending 14000000 -accounts 1
 //	go test -run '^$' -bench Loading -benchtime 1x -pending 14000000 -accounts 50000

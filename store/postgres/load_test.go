@@ -21,8 +21,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// slowRows returns connections with a statement timeout to a schema in which the server reads
-// pending deliveries slowly. The table waits has the delays, see pile.
+// slowRows returns connections with a statement timeout. In their schema the server reads pending
+// deliveries slowly, with the delays in the table waits, see pile.
 func slowRows(t *testing.T, timeout time.Duration) *pgxpool.Pool {
 	t.Helper()
 	role, _ := newRole(t, `create schema `+quoted(postgres.DefaultSchema)+` authorization {}`)
@@ -60,9 +60,9 @@ func execOn(t testing.TB, p *pgxpool.Pool, sql string, args ...any) {
 	}
 }
 
-// pile adds n pending deliveries of the account's webhook that are due in an hour. The server takes
-// the time each to read one. The events have no other rows. If first is 1, their numbers are before
-// all other events; if first is laterEvent, after.
+// pile adds n pending deliveries to the account's webhook, due in an hour. The server takes the
+// duration each to read one of them. The events have no other rows. With 1 as first, their numbers
+// are lower than those of all other events; with laterEvent, higher.
 func pile(t testing.TB, p *pgxpool.Pool, account string, first int64, n int, each time.Duration) {
 	t.Helper()
 	webhook := "wh_" + account
@@ -97,8 +97,8 @@ func storeOn(t testing.TB, p *pgxpool.Pool, options ...postgres.Option) *postgre
 	return s
 }
 
-// accountsIn creates n accounts, each with one webhook and in a different shard, and one more
-// account, beside, in the same shard.
+// accountsIn creates n accounts in different shards, each with one webhook. It also creates the
+// account beside, in the shard of the first of them.
 func accountsIn(t testing.TB, s *postgres.Store, n int) (accounts []string, beside string) {
 	t.Helper()
 	in := make(map[int16]string)
@@ -121,7 +121,7 @@ func accountsIn(t testing.TB, s *postgres.Store, n int) (accounts []string, besi
 	return accounts, beside
 }
 
-// logLines keeps what was logged.
+// logLines keeps all log lines.
 type logLines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -152,7 +152,7 @@ func publishTo(t testing.TB, s *postgres.Store, account, id string) {
 	}
 }
 
-// claimsUntil claims as the dispatcher does until it has claimed the event with the given id, and
+// claimsUntil claims like the dispatcher, until it has claimed the event with the given id. It
 // returns how many times each event was claimed.
 func claimsUntil(t testing.TB, s store.Store, id string, webhookIDs ...string) map[string]int {
 	t.Helper()
@@ -201,8 +201,8 @@ func TestLoading_BacklogSlowerThanStatementTimeout_LoadsBesideOthers(t *testing.
 	}
 }
 
-// An unreadable shard does not stop deliveries of other shards. The problem is logged once, and the
-// shard is loaded once it is readable.
+// An unreadable shard does not stop deliveries in other shards. The problem is logged a single
+// time, and the shard is loaded as soon as it is readable.
 func TestLoading_ShardThatCannotBeRead_StopsOnlyItself(t *testing.T) {
 	t.Parallel()
 	p := slowRows(t, 200*time.Millisecond)

@@ -16,8 +16,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// traced returns a store with separate connections, whose application_name is name, and the
-// failures of its statements.
+// traced returns a store with separate connections that have the given application_name, and a
+// record of its failed statements.
 func traced(t *testing.T, name string, option postgres.Option) (*postgres.Store, *failures) {
 	t.Helper()
 	failed := &failures{}
@@ -59,7 +59,8 @@ func (f *failures) want(t *testing.T) {
 	}
 }
 
-// failing returns settlements of the tasks as failures, which lock the tasks' webhooks.
+// failing returns settlements that record the tasks as failed. Such settlements lock the tasks'
+// webhooks.
 func failing(tasks []storetest.Task) (list []storetest.Settlement) {
 	for i := range tasks {
 		task := tasks[len(tasks)-1-i]
@@ -113,7 +114,7 @@ func TestDeleteWebhook_DuringSettle_DoesNotDeadlock(t *testing.T) {
 	failed.want(t)
 }
 
-// Settling, and reading webhooks for an alert, lock the webhooks in the same order.
+// Settlements, and alerts that read webhooks, lock the webhooks in the same order.
 func TestUpdateAlert_DuringSettle_DoesNotDeadlock(t *testing.T) {
 	name := t.Name()
 	schema, option := migratedSchema(t)

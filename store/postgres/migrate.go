@@ -27,7 +27,7 @@ var ErrSchema = errors.New("schema not supported by this version")
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// DefaultSchema is the schema of the tables without [InSchema].
+// DefaultSchema is the schema of the tables unless [InSchema] selects another.
 const DefaultSchema = "storageapi"
 
 // A migration upgrades a schema to version. A released migration must never change: nodes compare
@@ -35,8 +35,8 @@ const DefaultSchema = "storageapi"
 //
 // Each migration records the oldest version that can use the result. A migration that expands the
 // schema keeps the previous value, so older nodes keep running and can start. A migration that
-// contracts the schema, and so removes something in use, records the version that stopped using it.
-// Release it after that version.
+// contracts the schema removes something that older versions use. It records the first version that
+// does not use it, and must be released after that version.
 //
 // Nodes use the tables during a migration. Alter only one table in a migration, and never read or
 // write all of it. New columns of a table that older nodes write to must be nullable, and their
@@ -68,9 +68,9 @@ func statements(known []migration, n names) (list []string) {
 // SQL returns the statements that bring an empty database to each version, oldest first, for hosts
 // that apply them with their own tool. Apply each element unchanged, in its own read committed
 // transaction; it records its version and checksum in the table versions. Set lock_timeout to less
-// than a second, as [Migrate] does, and repeat a transaction that it ends. If the role owns an
-// existing schema, you may omit the first line of the first element, which creates the schema. The
-// role should not have the schema's name, see [Migrate].
+// than a second, as [Migrate] does, and repeat a transaction that fails because of it. If the role
+// owns an existing schema, you may omit the first line of the first element, which creates the
+// schema. The role should not have the schema's name, see [Migrate].
 func SQL(options ...Option) []string {
 	o := optionsOf(options)
 	list := statements(o.migrations, o.names)
@@ -88,8 +88,8 @@ func SQL(options ...Option) []string {
 // use. It returns an error that wraps [ErrSchema] if this version is too old for the schema, or if
 // the schema has other migrations, such as those from before 0.1.0.
 //
-// A migration waits at most half a second for a lock, since all other users wait behind it. It is
-// retried until the context's deadline, or for 5 minutes.
+// A migration waits at most half a second for a lock, since all other users of the table queue
+// behind it. It is retried until the context's deadline or, without a deadline, for 5 minutes.
 //
 // A role with the schema's name has the schema in its search_path as "$user". When Migrate creates
 // such a schema, it removes "$user" from the role's search_path in this database and closes idle
@@ -131,8 +131,8 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 	return nil
 }
 
-// migrating is the timeout of Migrate without a deadline, once the server has answered: another
-// node may be migrating.
+// migrating is the timeout of Migrate if its context has no deadline. It is long because another
+// node may be migrating. For the server's first answer, defaultTimeout applies.
 const migrating = 5 * time.Minute
 
 // apply upgrades a schema from version to the next, unless another node has already done so.
@@ -162,10 +162,10 @@ func apply(ctx context.Context, tx pgx.Tx, o *options, step string, version int)
 	return err
 }
 
-// briefly limits how long a migration waits for a table, because all others wait behind it while a
-// long transaction, such as a backup, holds the table. The limit is below deadlock_timeout, so that
-// no other transaction is ended for a migration. Only the context limits the time of the migration
-// itself.
+// briefly limits how long a migration waits for a table. While a long transaction, such as a
+// backup, holds the table, all other users of the table queue behind the waiting migration. The
+// limit is below deadlock_timeout, so that no other transaction is ended for a migration. Only the
+// context limits the time of the migration itself.
 const briefly = `set local lock_timeout = '500ms'; set local statement_timeout = 0`
 
 // createSchema creates the schema unless it exists, and keeps it out of the role's search_path.
@@ -195,8 +195,8 @@ func createSchema(ctx context.Context, tx pgx.Tx, o *options) error {
 	return err
 }
 
-// lookElsewhere closes the pool's idle connections if the schema is in their search_path under the
-// role's name, since they may be older than the schema.
+// lookElsewhere closes the pool's idle connections if the role has the schema's name and the schema
+// is in its search_path, since these connections may be older than the schema.
 func lookElsewhere(ctx context.Context, pool *pgxpool.Pool, o *options) error {
 	var looks bool
 	err := pool.QueryRow(ctx, `select current_user = $1 and $1 = any(current_schemas(false))`, o.schema).Scan(&looks)
@@ -265,8 +265,9 @@ func checkSchema(ctx context.Context, pool *pgxpool.Pool, o *options) error {
 	return nil
 }
 
-// names replaces the schema in statements, which write it as storageapi and never within a literal.
-type names struct{ schema string } // quoted; empty means as written
+// names replaces the schema's name in statements. The statements call the schema storageapi, and
+// never name it within a literal.
+type names struct{ schema string } // quoted; empty means that statements stay as written
 
 func (n names) quoted() string { return cmp.Or(n.schema, DefaultSchema) }
 

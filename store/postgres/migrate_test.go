@@ -21,12 +21,12 @@ func newSchema(t *testing.T) string {
 	return name
 }
 
-// oddSchema is a format, with two numbers, for a difficult schema name: it contains text that is
-// replaced in statements, ends literals of all kinds, and must be quoted.
+// oddSchema is a format string, with two numbers, for a difficult schema name. The name contains
+// text that is replaced in statements, ends literals of all kinds, and must be quoted.
 const oddSchema = `exists storageapi.a'b"$$ %%s \ %d %d`
 
-// migratedSchema returns the name of a schema that is migrated and empty, and the option
-// for it.
+// migratedSchema returns the name of an empty, fully migrated schema, and the option that selects
+// it.
 func migratedSchema(t *testing.T) (string, postgres.Option) {
 	t.Helper()
 	name := newSchema(t)
@@ -69,7 +69,8 @@ func migrateAtOnce(t *testing.T, p *pgxpool.Pool) {
 	}
 }
 
-// poolWith returns connections that use another implementation of a built-in PostgreSQL function.
+// poolWith returns connections for which the given function replaces a built-in PostgreSQL
+// function.
 func poolWith(t *testing.T, function string) *pgxpool.Pool {
 	t.Helper()
 	schema := newSchema(t)
@@ -129,8 +130,8 @@ func TestNew_InvalidOption_ReturnsError(t *testing.T) {
 	}
 }
 
-// A statement that waited for a lock must see the changes made meanwhile, or it would claim
-// deliveries twice. So other isolation levels are rejected.
+// After a statement has waited for a lock, it must see the changes made meanwhile, or it would
+// claim deliveries twice. So isolation levels other than read committed are rejected.
 func TestNew_OtherIsolationLevel_ReturnsError(t *testing.T) {
 	option := inSchema(t)
 	for isolation, ok := range map[string]bool{"read committed": true, "repeatable read": false, "serializable": false} {

@@ -10,8 +10,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// If the schema becomes newer than a running node knows, the node must not treat a delivery without
-// a payload as damaged: the newer schema may store the payload elsewhere.
+// If another node migrates the schema to a version that a running node does not know, the running
+// node must not treat a delivery without a payload as damaged: the newer schema may store the
+// payload elsewhere.
 func TestClaim_PayloadNotFoundInANewerSchema_IsUnsupported(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
@@ -35,7 +36,8 @@ func TestClaim_PayloadNotFoundInANewerSchema_IsUnsupported(t *testing.T) {
 	}
 }
 
-// A node without a Sealer reports that it cannot open what another has sealed, so that the delivery waits.
+// A node without a Sealer reports that it cannot open a secret that another node has sealed, so
+// that the delivery waits.
 func TestClaim_SecretSealedByAnotherNode_IsErrSealed(t *testing.T) {
 	option := inSchema(t)
 	s := open(t, option)

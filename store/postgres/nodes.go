@@ -23,16 +23,17 @@ var (
 	releaseShards = query("release_shards")
 )
 
-// ownersChanged notifies nodes that a node has joined or has released shards.
+// ownersChanged is the notification that a node has joined or has released shards.
 const ownersChanged = "owners"
 
-// proof is how many bytes a node sends and receives before it registers: more than a packet holds.
+// proof is the number of bytes that a node sends and receives before it registers. It is more than
+// a packet holds.
 const proof = 16 << 10
 
 // nodeStore adapts a Store to shards.Database and shards.Host.
 type nodeStore struct{ *Store }
 
-// step runs statements for up to a third of Lasts.
+// step runs statements with a timeout of a third of Lasts.
 func (s nodeStore) step(ctx context.Context, step func(context.Context, *pgxpool.Conn) error) error {
 	limit := s.node.Lasts / 3
 	short, cancel := context.WithTimeout(ctx, limit)
@@ -110,8 +111,8 @@ func (s nodeStore) Remove(ctx context.Context, term int64, beat *int64) error {
 	return err
 }
 
-// change runs a statement that changes owners while no settlement runs, returns the changed shards
-// and notifies other nodes, which may have shards to take.
+// change waits until no settlement runs, and then runs a statement that changes owners. It returns
+// the changed shards, and notifies other nodes, which may have shards to take.
 func (s nodeStore) change(ctx context.Context, sql string, args ...any) (list []int16, err error) {
 	err = s.step(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		s.settling.Lock()

@@ -115,8 +115,8 @@ func TestPlans_MadeWhileQueueIsEmpty_AvoidFullScans(t *testing.T) {
 	}
 }
 
-// Concurrent settlements of failures of the same webhooks do not deadlock, regardless of their
-// order. PostgreSQL would take a second to detect each deadlock.
+// Concurrent settlements that record failures of the same webhooks do not deadlock, regardless of
+// their order. PostgreSQL would take a second to detect each deadlock.
 func TestSettle_AnyOrder_DoesNotDeadlock(t *testing.T) {
 	const hooks, settlers, rounds = 20, 3, 15
 	option := inSchema(t)

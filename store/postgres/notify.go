@@ -47,10 +47,11 @@ func (w *notifier) start(s *Store) {
 	w.store, w.ask, w.waiting = s, askEvery, make(map[notification]bool)
 }
 
-// channel is the channel of all nodes on this schema, for news such as released shards.
+// channel returns the channel to which all nodes of this schema listen, for notifications such as
+// released shards.
 func (s *Store) channel() string { return "storageapi_" + s.options.schema }
 
-// channelOf is the notification channel of one node.
+// channelOf returns the notification channel of one node.
 func channelOf(base int64) string { return "storageapi_" + strconv.FormatInt(base, 36) }
 
 // notify queues a notification, which is sent within notifyPause.
@@ -143,7 +144,7 @@ func (s *Store) listens(ctx context.Context) {
 	})
 }
 
-// keepListening listens on channels until ctx ends, on a connection of its own. It does not listen if
+// keepListening listens on channels until ctx ends, on a separate connection. It does not listen if
 // the pool has fewer than conns connections.
 func (s *Store) keepListening(ctx context.Context, conns int32, channels []string, started func() (ended func()), heard func(payload string)) {
 	if s.options.quiet || s.pool.Stat().MaxConns() < conns {

@@ -18,9 +18,9 @@ import (
 // ownedShards is a node's in-memory state of the shards it owns. It reports their pending
 // deliveries to a scheduler. A shard is served from the start of its loading until it is paused.
 type ownedShards struct {
-	turn chan struct{} // held by the one call of Deliver that reports
+	turn chan struct{} // held by the call of Deliver that reports
 
-	reading chan struct{} // held by the one call that reads the change feed or begins loading
+	reading chan struct{} // held by the call that reads the change feed or begins loading
 	reader  feedReader    // guarded by reading
 	clock   databaseClock
 
@@ -28,8 +28,8 @@ type ownedShards struct {
 	scheduler driver.Scheduler // from Deliver; if nil, nothing is reported
 	byNo      map[int64]*ownedWebhook
 	byID      map[string]*ownedWebhook
-	shards    map[int16]*feed.Snapshot // shards in memory, read up to the snapshot
-	paused    map[int16]bool           // which of these shards begin no attempts
+	shards    map[int16]*feed.Snapshot // shards in memory, each with the snapshot of its last read
+	paused    map[int16]bool           // shards in memory in which no attempts begin
 	kept      int                      // number of webhooks kept for attempts
 	loads     loads
 
@@ -64,18 +64,19 @@ func (w *ownedWebhook) brief() *driver.Webhook {
 	return &driver.Webhook{ID: w.id, Account: w.account, WebhookHealth: w.health, Version: w.version, Held: w.held}
 }
 
-// maxKept is the maximum number of webhooks kept for attempts, about 1 KiB each. Load reads the
-// others.
+// maxKept is the maximum number of webhooks kept for attempts, about 1 KiB each. Load reads all
+// other webhooks.
 const maxKept = 16_384
 
-// A decodedWebhook is a decoded, shared webhook.
+// A decodedWebhook is a webhook decoded from its row. Attempts share it.
 type decodedWebhook struct {
 	version uint64
 	webhook *driver.Webhook // nil means not kept
 	err     error           // a secret cannot be read
 }
 
-// keep keeps a webhook for attempts, and evicts others above maxKept.
+// keep keeps a decoded webhook for attempts. It evicts other webhooks if more than maxKept are
+// kept.
 func (o *ownedShards) keep(w *ownedWebhook, decoded decodedWebhook) {
 	if w.kept.webhook == nil {
 		o.kept++
@@ -203,7 +204,7 @@ func scanOwned(row pgx.Row) (r ownedRow, err error) {
 	return r, err
 }
 
-// deleted forgets a webhook that is deleted.
+// deleted removes a deleted webhook from memory and reports its deletion.
 func (o *ownedShards) deleted(no int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -212,7 +213,7 @@ func (o *ownedShards) deleted(no int64) {
 	}
 }
 
-// gone forgets a webhook and reports its deletion. The caller holds the lock.
+// gone removes a webhook from memory and reports its deletion. The caller must hold the lock.
 func (o *ownedShards) gone(w *ownedWebhook) {
 	o.forget(w)
 	if o.scheduler != nil {
@@ -254,8 +255,8 @@ func (o *ownedShards) learn(r *ownedRow, decoded decodedWebhook) {
 	w.version, w.health, w.held = r.Version, r.WebhookHealth, r.Held
 }
 
-// updated reports a webhook that this node has just changed, if it is known: running attempts end
-// soon, and the scheduler must evaluate their results by the new state.
+// updated reports a webhook that this node has just changed, if the webhook is in memory. Attempts
+// in flight may end at any moment, and the scheduler must evaluate their results by the new state.
 func (o *ownedShards) updated(webhook driver.Webhook) {
 	fields.Copy((*listed.Webhook)(&webhook))
 	o.mu.Lock()
@@ -274,8 +275,9 @@ type queuedRow struct {
 }
 
 // due converts a delivery's due time to this node's clock. The clock may have been ahead when the
-// time was written, or the time may come from a dump of another server. So a delivery without
-// attempts since it became pending is due now at the latest. The scheduler bounds the rest.
+// time was written, or the time may come from a dump of another server. So a delivery that has not
+// been attempted since it became pending is due now at the latest. The scheduler bounds the due
+// times of all others.
 func (o *ownedShards) due(at time.Time, attempts, before int) time.Time {
 	due, now := o.clock.here(at), time.Now()
 	if attempts == before && due.After(now) {
@@ -284,7 +286,8 @@ func (o *ownedShards) due(at time.Time, attempts, before int) time.Time {
 	return due
 }
 
-// report reports the deliveries to known webhooks. It skips unknown webhooks, which are deleted.
+// report reports deliveries whose webhooks are in memory. It skips all others, whose webhooks are
+// deleted.
 func (o *ownedShards) report(rows []queuedRow) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -293,7 +296,7 @@ func (o *ownedShards) report(rows []queuedRow) {
 	}
 }
 
-// add is report for callers that hold the lock, when there is a scheduler.
+// add is like report, but the caller must hold the lock, and there must be a scheduler.
 func (o *ownedShards) add(rows []queuedRow) {
 	list := make([]driver.PendingDelivery, 0, len(rows))
 	briefs := make(map[int64]*driver.Webhook)
@@ -325,7 +328,7 @@ func (o *ownedShards) reportChanges(list []changeRow, found map[int64]decodedWeb
 	if o.scheduler == nil {
 		return
 	}
-	var added []queuedRow // in feed order, so that the delivery redelivered last comes first
+	var added []queuedRow // in feed order: the last of several redeliveries is sent first
 	for i := range list {
 		r := &list[i]
 		if r.there && (r.kind == changeAdded || r.kind == changeFirst) {
@@ -368,8 +371,8 @@ func (o *ownedShards) setTrouble(kind int, err error) {
 	o.trouble(kind, err)
 }
 
-// trouble is setTrouble for callers that hold the lock. It reports the first problem to the
-// scheduler, and reports nil once all problems have ended and the first shards are loaded.
+// trouble is like setTrouble, but the caller must hold the lock. It reports the first problem to
+// the scheduler, and reports nil once all problems have ended and the first shards are loaded.
 func (o *ownedShards) trouble(kind int, err error) {
 	o.troubles[kind] = err
 	err = cmp.Or(o.troubles[:]...)
@@ -384,8 +387,8 @@ func (o *ownedShards) trouble(kind int, err error) {
 	}
 }
 
-// shared records the result of the last balancing. After a success the first shards have begun
-// loading.
+// shared records the result of the latest balancing. After the first success, loading of the first
+// shards has begun.
 func (o *ownedShards) shared(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

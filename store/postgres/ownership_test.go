@@ -142,7 +142,7 @@ func (n *shardNode) pause(list []int16) {
 	n.leave(list)
 }
 
-// leave records that shards are no longer served.
+// leave records that the node no longer serves the shards.
 func (n *shardNode) leave(list []int16) {
 	n.all.mu.Lock()
 	defer n.all.mu.Unlock()
@@ -220,7 +220,7 @@ func (a *shardNodes) owned(t *testing.T) map[int64][]int16 {
 	return of
 }
 
-// exec runs a statement in which %s is the schema.
+// exec runs a statement, in which it replaces %s by the schema.
 func (a *shardNodes) exec(t *testing.T, sql string, args ...any) {
 	t.Helper()
 	if _, err := a.pool.Exec(t.Context(), fmt.Sprintf(sql, quoted(a.name)), args...); err != nil {
@@ -240,7 +240,7 @@ func (a *shardNodes) remove(t *testing.T, node int64, name bool) {
 		update %[1]s.shard_owners set node = 0 where node = $1 and $2`, node, name)
 }
 
-// epochs returns how many times shards got a new owner.
+// epochs returns the number of times that shards got a new owner.
 func (a *shardNodes) epochs(t *testing.T) (n int) {
 	t.Helper()
 	if err := a.pool.QueryRow(t.Context(), `select sum(epoch)::integer from `+quoted(a.name)+`.shard_owners`).Scan(&n); err != nil {
@@ -282,7 +282,7 @@ func (a *shardNodes) awaitBalance(t *testing.T, nodes ...*shardNode) time.Durati
 	return time.Since(begun)
 }
 
-// Soon after a node joins or leaves, all nodes have equal shares, and then no shard moves.
+// Soon after a node joins or leaves, all nodes have equal shares. From then on no shard moves.
 func TestNodes_JoinAndLeave_BalanceShards(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
@@ -315,7 +315,7 @@ func TestNodes_JoinAndLeave_BalanceShards(t *testing.T) {
 	for len(nodes) > 1 {
 		nodes[0].close()
 		nodes = nodes[1:]
-		if took := a.awaitBalance(t, nodes...); took >= testLasts { // a dead node keeps its shards for so long
+		if took := a.awaitBalance(t, nodes...); took >= testLasts { // a dead node keeps its shards for testLasts
 			t.Errorf("%d nodes were balanced %v after another ended", len(nodes), took)
 		} else {
 			t.Logf("%d nodes were balanced %v after another ended", len(nodes), took)
@@ -330,7 +330,7 @@ func TestNodes_JoinAndLeave_BalanceShards(t *testing.T) {
 	}
 }
 
-// Nodes that only poll find shards released by others at their next heartbeat.
+// At its next heartbeat, a node that only polls finds the shards that other nodes have released.
 func TestNodes_PollOnly_BalanceShards(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t, postgres.PollOnly())
@@ -341,7 +341,7 @@ func TestNodes_PollOnly_BalanceShards(t *testing.T) {
 	}
 }
 
-// Nodes that start at the same time agree on their shares, and no two ever serve the same shard.
+// Nodes that start at the same time agree on their shares, and never serve the same shard.
 func TestNodes_JoinConcurrently_ServeEachShardOnce(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
@@ -433,8 +433,8 @@ func TestNode_Removed_UnloadsAndRejoins(t *testing.T) {
 	eventually(t, "the node finds that it is alive", func() bool { return one.Node() == was })
 }
 
-// A node stays alive while it loads shards for longer than testLasts. A claim whose context ends
-// earlier returns.
+// A node stays alive even if it takes longer than testLasts to load shards. A claim whose context
+// ends meanwhile returns.
 func TestLoad_TakesLong_NodeStaysAlive(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
@@ -530,7 +530,7 @@ func TestRebalance_AttemptsInFlight_ReleasesIdleShardsFirst(t *testing.T) {
 		one.busy[2*shard] = 1
 	}
 	two.join()
-	if took := a.awaitBalance(t, one, two); took >= 2*time.Second { // shards with work wait for so long
+	if took := a.awaitBalance(t, one, two); took >= 2*time.Second { // shards with attempts in flight wait for 2 s
 		t.Errorf("shards without work moved after %v", took)
 	}
 	for _, shard := range one.served() {
@@ -546,7 +546,7 @@ func TestRebalance_AttemptsInFlight_ReleasesIdleShardsFirst(t *testing.T) {
 	}
 }
 
-// A node that does not deliver knows the owners soon after the first call of OwnerOf.
+// Soon after the first call of OwnerOf, a node that does not deliver knows the owners.
 func TestOwnerOf_NodeDoesNotDeliver_KnowsOwners(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
@@ -557,8 +557,8 @@ func TestOwnerOf_NodeDoesNotDeliver_KnowsOwners(t *testing.T) {
 	eventually(t, "it is known to have left", func() bool { return asks.OwnerOf(7) == 0 })
 }
 
-// A node can release shards although a continuous series of settlements locks its row. Settlements
-// whose connection was lost, but which still run on the server, delay the release.
+// A node can release shards even if a continuous series of settlements locks its row. Settlements
+// that still run on the server after their connection was lost delay the release.
 func TestRebalance_ContinuousSettlements_ReleasesShards(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
@@ -695,15 +695,14 @@ func TestOwnership_ServerRestarts_NodesReload(t *testing.T) {
 	if err := c.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	a.removed[first], a.removed[second] = true, true // one node may take shards that the other does not yet know it has lost
+	a.removed[first], a.removed[second] = true, true // one node may take shards before the other knows that it has lost them
 	for was, n := range map[int64]*shardNode{first: one, second: two} {
 		eventually(t, "another term joins", func() bool { return n.Join(t.Context()) == nil && n.Node() != was })
 	}
 	a.awaitBalance(t, one, two)
 }
 
-// ownerEnv, if set to a connection string, makes a process of the test binary a node that owns
-// shards.
+// ownerEnv, if set to a connection string, makes the test binary run as a node that owns shards.
 const ownerEnv = "STORAGEAPI_TEST_OWNER"
 
 // runOwner owns shards until standard input ends, and prints each term in which it may claim.
@@ -731,7 +730,7 @@ func runOwner(dsn string) {
 	}
 }
 
-// No matter which answer of the server is lost, a node eventually serves the shards that it owns
+// No matter which of the server's answers is lost, the node finally serves the shards that it owns
 // according to the table.
 func TestOwnership_AnyAnswerLost_ShardsAreServed(t *testing.T) {
 	t.Parallel()
@@ -760,8 +759,8 @@ func TestOwnership_AnyAnswerLost_ShardsAreServed(t *testing.T) {
 	}
 }
 
-// Nodes join, leave, die and are removed at random. No two nodes ever serve the same shard, and in
-// the end each node has its share.
+// Nodes join, leave, die and are removed at random. Two nodes never serve the same shard at the
+// same time, and in the end each node has its share.
 func TestOwnership_RandomEvents_NoShardIsServedTwice(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -802,8 +801,8 @@ func TestDeliver_ShardsMove_SettlesEachDeliveryOnce(t *testing.T) {
 	}
 }
 
-// When nodes die instead, their claimed deliveries are claimed again. No delivery is lost or
-// settled twice.
+// If nodes die instead of leaving, the deliveries that they have claimed are claimed again. No
+// delivery is lost or settled twice.
 func TestDeliver_NodesDie_LosesNothing(t *testing.T) {
 	t.Parallel()
 	claimed, again := deliverWhileShardsMove(t, 600, true)

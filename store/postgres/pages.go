@@ -13,17 +13,17 @@ import (
 	"github.com/storageapi/storageapi/store/postgres/internal/shards"
 )
 
-// Pending deliveries of newly taken shards are loaded in pages while the node already delivers
-// those it knows. The latest events come first: old pending deliveries are mostly for receivers
-// that are down, and must not delay others. Loading relies on two facts:
+// Pending deliveries of newly taken shards are loaded in pages. The node meanwhile delivers the
+// deliveries that it has already loaded. The latest events come first: old pending deliveries are
+// mostly for receivers that are down, and must not delay others. Loading relies on two facts:
 //
 //   - The change feed reports every delivery that becomes pending after the shard's snapshot. The
-//     pages, whose snapshots are later, contain every earlier one.
+//     pages, whose snapshots are later, contain all deliveries that became pending before it.
 //   - A delivery may be reported twice, or after it was settled. That is harmless: Load returns
 //     whether it is still pending.
 const (
 	pageMax    = 4096 // rows
-	pageMin    = 100  // the minimum, reached when statements time out
+	pageMin    = 100  // minimum rows, reached when statements time out
 	pageShards = 16   // maximum shards in a page
 	pageSplit  = pageMax / pageShards
 
@@ -46,7 +46,7 @@ type shardLoad struct {
 // loads are the shards that are loading, guarded by ownedShards.mu.
 type loads struct {
 	of      map[int16]*shardLoad
-	line    []*shardLoad // shards of which no page is being read, in turn
+	line    []*shardLoad // shards that wait for their next page, in turn
 	runs    bool         // whether loadPages runs
 	changed chan struct{}
 }
@@ -83,7 +83,7 @@ func (l *loads) next(now time.Time) (page []*shardLoad, wait time.Duration) {
 	return page, wait
 }
 
-// loaded returns the shards that are loaded.
+// loaded returns the shards that are completely loaded.
 func (o *ownedShards) loaded() (shards []int16) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -173,7 +173,7 @@ func (s *Store) loadPages(ctx context.Context) {
 	}
 }
 
-// A pageRow is a row of pendingPage.
+// A pageRow is a result row of pendingPage.
 type pageRow struct {
 	shard int16
 	queuedRow
@@ -215,8 +215,8 @@ func (s *Store) loadPage(ctx context.Context, page []*shardLoad) (rows []pageRow
 	return rows, nil
 }
 
-// pageLoaded records that the rows of a page are reported. A shard with fewer rows than its limit
-// is completely loaded.
+// pageLoaded records that the rows of a page have been reported. A shard with fewer rows in the
+// page than its limit is completely loaded.
 func (s *Store) pageLoaded(page []*shardLoad, rows []pageRow) {
 	limit, read := page[0].limit/len(page), make(map[int16]int, len(page))
 	for _, load := range page {

@@ -36,23 +36,23 @@ const (
 	mostPart  = 30 * 24 * time.Hour
 
 	// Parts are made partsAhead lengths ahead, limited to mostAhead, but at least 2 lengths and
-	// leastAhead. Without a part for the current time the event clock stops, see
-	// enqueue. Imported events may be an hour ahead.
+	// leastAhead. Without a part for the current time the event clock stops, see enqueue. Imported
+	// events may be an hour ahead.
 	partsAhead, mostAhead, leastAhead = 8, 7 * 24 * time.Hour, 90 * time.Minute
 
 	// spareParts is how far ahead publishing nodes make parts if no node purges.
 	spareParts = 2 * time.Hour
 
-	// idsAhead is the minimum time from making a part of event_ids to its start: publications must
-	// agree on the part by then.
+	// idsAhead is the minimum time from making a part of event_ids to its start. By its start, all
+	// publications must agree on the part.
 	idsAhead     = time.Minute
 	maxDetach    = time.Second      // maximum wait for transactions when detaching a part
 	pauseOfParts = 10 * time.Second // pause after transactions blocked dropping a part
-	partsOverdue = time.Hour        // a part still not dropped this long after it is past is an error
+	partsOverdue = time.Hour        // a part that is past for longer and still exists is an error
 )
 
-// length returns the length of a part, given the start of the retention for each mark; 0: a single
-// part.
+// length returns the length of a part, or 0 for a single part. since has the start of the retention
+// for each mark.
 func (t *partedTable) length(since map[string]time.Time) time.Duration {
 	length := leastPart
 	for _, mark := range t.marks {
@@ -161,7 +161,7 @@ func (s *Store) makePartsOf(ctx context.Context, t *partedTable, length, ahead t
 			batch.Queue(s.sql(moveEnd), eventIDs)
 			return tx.SendBatch(ctx, batch).Close()
 		})
-		if isHeld(err) { // there is time for another try
+		if isHeld(err) { // a later try is early enough
 			if err = s.read(ctx, func(_ context.Context, conn *pgxpool.Conn) error { return read(conn) }); err == nil && last < now+numbers(ahead/2) {
 				err = errPartHeld
 			}

@@ -104,7 +104,7 @@ func ofAcct(id string) driver.EncodedEvent {
 	return driver.EncodedEvent{ID: id, Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(`"` + id + `"`)}
 }
 
-// purge purges everything published before the given time, until no more is left.
+// purge purges everything published before the given time, until nothing is left to purge.
 func (s *parted) purge(before time.Time) {
 	s.t.Helper()
 	for more := true; more; {
@@ -115,8 +115,8 @@ func (s *parted) purge(before time.Time) {
 	}
 }
 
-// deliver claims the due deliveries, checks that they are exactly these events with their bodies,
-// and settles them with the outcome.
+// deliver claims the due deliveries and settles them with the outcome. It checks that they are the
+// deliveries of exactly the events want, with their bodies.
 func (s *parted) deliver(outcome driver.Effect, want ...string) {
 	s.t.Helper()
 	var got []string
@@ -173,7 +173,7 @@ func (s *parted) count(sql string, args ...any) (n int) {
 	return n
 }
 
-// Past data is hidden at once, and then its whole part is dropped.
+// Past data is hidden at once. Later the whole part is dropped.
 func TestPurge_PastPartition_IsDropped(t *testing.T) {
 	s := newParted(t)
 	s.publish("1", "2", "3")
@@ -218,7 +218,7 @@ func TestPurge_NothingPublished_DropsPastPartitions(t *testing.T) {
 	s.want()
 }
 
-// A reading transaction, such as a backup, keeps past parts from being dropped, but past data is
+// A transaction that reads, such as a backup, prevents the dropping of past parts, but past data is
 // hidden nevertheless. Neither Purge nor publishing waits for the transaction.
 func TestPurge_BackupOpen_DoesNotWait(t *testing.T) {
 	s := newParted(t)
@@ -277,7 +277,7 @@ func (s *parted) runOut() {
 	}
 }
 
-// numbered counts the events whose numbers are from the last minute.
+// numbered counts the events whose numbers belong to the last minute.
 func (s *parted) numbered() int {
 	s.t.Helper()
 	return s.count(`select count(*) from {}.event_log where event > $1`, numberOf(time.Now().Add(-time.Minute)))
@@ -362,8 +362,8 @@ func TestPartitionsAreMadeAhead(t *testing.T) {
 	}
 }
 
-// If a host always has an open transaction that has published, parts can still be made and dropped,
-// and the transactions do not wait for that.
+// Even if a host always has an open transaction that has published, parts can be made and dropped,
+// and the transactions do not have to wait.
 func TestPurge_OpenTransactions_MakesAndDropsPartitions(t *testing.T) {
 	t.Parallel()
 	s := newParted(t)
@@ -400,7 +400,7 @@ func TestPurge_OpenTransactions_MakesAndDropsPartitions(t *testing.T) {
 		if _, err := node.Purge(t.Context(), driver.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 100}); err != nil {
 			t.Error(err)
 		}
-		if _, err := node.Purge(t.Context(), driver.Purge{Limit: 100}); err != nil { // this makes parts of 30 days
+		if _, err := node.Purge(t.Context(), driver.Purge{Limit: 100}); err != nil { // makes parts for 30 days
 			t.Error(err)
 		}
 	}
@@ -415,8 +415,8 @@ func TestPurge_OpenTransactions_MakesAndDropsPartitions(t *testing.T) {
 	t.Logf("the longest publication took %v", time.Duration(longest.Load()))
 }
 
-// If a transaction blocks dropping a part for an hour, Purge returns an error, which is logged and
-// reported by Health. Statements that wait for the part are canceled.
+// If a transaction prevents the dropping of a part for an hour, Purge returns an error, which is
+// logged and reported by Health. Statements that wait for the part are canceled.
 func TestPurge_PartitionBlockedForAnHour_Fails(t *testing.T) {
 	s := newParted(t)
 	border := time.Now().Add(-2 * time.Hour)
@@ -458,8 +458,8 @@ func TestPurge_PartitionBlockedForAnHour_Fails(t *testing.T) {
 	})
 }
 
-// Events published after a Purge are not past, even if the times of the Purge are in the future.
-// Neither are events that an open transaction published before it.
+// A Purge keeps events that are published after it, even if its times are in the future. It also
+// keeps events published before it by a transaction that is still open.
 func TestPurge_TimesInFuture_KeepsLaterEvents(t *testing.T) {
 	s := newParted(t)
 	s.publish("1")
@@ -489,8 +489,8 @@ func TestPurge_TimesInFuture_KeepsLaterEvents(t *testing.T) {
 	s.deliver(driver.Deliver, "young")
 }
 
-// A Purge may be interrupted at any point by its context or a lost connection, while other nodes
-// purge at the same time.
+// A Purge may be interrupted at any point, by the end of its context or by the loss of a
+// connection, while other nodes purge at the same time.
 func TestPurge_Interrupted_CanBeRepeated(t *testing.T) {
 	t.Parallel()
 	s := newParted(t)

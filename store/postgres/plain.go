@@ -63,8 +63,9 @@ var ownSettings = set(strings.ReplaceAll(indexed, `true)`, `false)`))
 // set returns the statement that sets settings.
 func set(settings ...string) string { return `select ` + strings.Join(settings, ", ") }
 
-// settings returns the statement that sets base, which is lookUp or indexed, and more. It omits
-// base if the pool is our own, whose connections have both. The result may be empty.
+// settings returns the statement that sets the settings base, either lookUp or indexed, and the
+// settings more. It omits base for our own pool, whose connections already have both. The result
+// may be empty.
 func (s *Store) settings(base string, more ...string) string {
 	if !s.options.ownPool {
 		more = append([]string{base}, more...)
@@ -75,8 +76,8 @@ func (s *Store) settings(base string, more ...string) string {
 	return set(more...)
 }
 
-// serverStart selects when the server started, or when it restarted with new statistics and
-// transaction numbers because one of its processes had crashed.
+// serverStart selects the time of the server's last start. It also detects a restart after a crash
+// of a server process, which begins new statistics and transaction numbers.
 const serverStart = `select greatest(pg_postmaster_start_time(), (select stats_reset from pg_stat_archiver))`
 
 // forgetForeign deletes changes whose transactions are unknown to this server although their
@@ -92,13 +93,15 @@ const forgetForeign = `
 	)
 	update storageapi.marks m set event = 0 from here h where m.name = 'changes' and m.event > h.next`
 
-// exportSnapshot begins the transaction of an export page: one snapshot, read by indexes.
+// exportSnapshot begins the transaction of an export page, which has one snapshot and reads through
+// indexes.
 var exportSnapshot = pgx.TxOptions{BeginQuery: `begin isolation level repeatable read, read only; select ` + indexed}
 
-// openPublications selects the least event number that an open publishing transaction may have
-// used. Such a transaction has a lock on the table $1. The result is 0 if it cannot be known: for a
-// session of another role or without track_activities, for a prepared transaction, or if the clock
-// was set back since the transaction began, or is after $2, so that events get earlier numbers.
+// openPublications selects the lowest event number that an open publishing transaction may have
+// used. Such a transaction holds a lock on the table $1. The result is 0 if the number cannot be
+// known: the session has another role, track_activities is off, the transaction is prepared, the
+// clock was set back after the transaction began, or the clock is after $2, so that events get
+// earlier numbers.
 const openPublications = `
 	select min(case
 		when a.state is null or a.state = 'disabled' or a.xact_start > clock_timestamp() or clock_timestamp() > $2 then 0
@@ -109,11 +112,11 @@ const openPublications = `
 		and l.database = (select oid from pg_database where datname = current_database())`
 
 // notePublications records the transactions that may have published before the account $2 was
-// closed: at first all open ones, later the recorded ones that are still open. It returns whether
-// no transaction is recorded. The closing must be committed first; it refuses publications that
-// begin later. $1 is the table that publications lock until they end. Preparing a transaction
-// changes its name. So transactions that are prepared while a recorded one may have been prepared
-// are recorded, too.
+// closed. The first call records all open transactions; later calls keep only the recorded
+// transactions that are still open. It selects whether none is recorded. The account must have been
+// closed in an earlier, committed transaction, so that later publications are refused. $1 is the
+// table that publications lock until they end. Preparing a transaction changes its name, so if a
+// recorded transaction may have been prepared, transactions prepared meanwhile are recorded, too.
 const notePublications = `
 	update storageapi.erasures e set open = array(
 		select distinct l.virtualtransaction from pg_locks l
@@ -140,14 +143,14 @@ var (
 )
 
 // Statements on parts (partitions). A part is created as a separate table, like its parent, and
-// then attached, which only conflicts with other such steps. It is detached concurrently, in its
+// then attached, which conflicts only with other such steps. It is detached concurrently, in its
 // own transaction: that waits for transactions that may read the part and ends with a lock on the
 // part alone. This package chooses the names.
 const (
 	oftenVacuumed = ` with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false)`
 
-	// lastPart selects the current event number, for the time $2 at the latest, and the end and the
-	// name of the last part of the table $1.
+	// lastPart selects the event number of the current time or of $2, whichever is earlier, and the
+	// end and the name of the last part of the table $1.
 	lastPart = `
 		select (extract(epoch from least(clock_timestamp(), $2::timestamptz) - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint * 4096, below, name
 		from storageapi.partitions where kind = $1 order by least desc limit 1`
@@ -155,7 +158,7 @@ const (
 	forgetPart   = `delete from storageapi.partitions where kind = $1 and name = $2`
 	lengthenPart = `update storageapi.partitions set below = $3 where kind = $1 and name = $2`
 
-	// moveEnd records the number up to which every table but $1 has parts.
+	// moveEnd records the number up to which every table except $1 has parts.
 	moveEnd = `
 		update storageapi.marks set event = (
 			select min(below) from (select max(below) as below from storageapi.partitions where kind <> $1 group by kind) t)
@@ -174,14 +177,15 @@ const (
 		where p.below <= m.event order by p.least`
 
 	// rights selects the role, whether it may create tables in the schema $1, and the owner of a
-	// partitioned table there whose rights the role lacks.
+	// partitioned table in this schema if the role lacks the owner's rights.
 	rights = `
 		select current_user::text, has_schema_privilege(n.oid, 'create'), (
 			select pg_get_userbyid(relowner)::text from pg_class
 			where relnamespace = n.oid and relkind = 'p' and not pg_has_role(relowner, 'usage') limit 1)
 		from pg_namespace n where nspname = $1`
 
-	// forgetRequestsOf skips rows that forgetRequests is removing at the same time.
+	// forgetRequestsOf removes the requests of the account $1 that used the key $2. It skips rows
+	// that forgetRequests is removing at the same time.
 	forgetRequestsOf = `
 		with made as materialized (
 			select kind, account, name from storageapi.requests where kind = any('{0,1}') and account = $1 and key_id = $2
@@ -205,8 +209,7 @@ func attachPart(t *partedTable, name string, from, below int64) string {
 
 func dropTable(name string) string { return `drop table if exists storageapi.` + name }
 
-// detachPart detaches a part, or finishes a detach that was begun. It must run outside a
-// transaction.
+// detachPart detaches a part, or finishes an interrupted detach. It must run outside a transaction.
 func detachPart(part pastPart) string {
 	how := "concurrently"
 	if part.state == partDetaching {
@@ -215,8 +218,8 @@ func detachPart(part pastPart) string {
 	return fmt.Sprintf(`alter table storageapi.%s detach partition storageapi.%s %s`, part.kind, part.name, how)
 }
 
-// These delete audit entries by ctid: four indexes of the table begin with the account, and a plan
-// made while there are few entries may scan all of an account's entries for each one.
+// These statements delete audit entries by ctid: four indexes of the table begin with the account,
+// and a plan made while there are few entries may scan all of an account's entries for each one.
 const (
 	// trimAuditEntries removes routine audit entries of the account $1, except the latest $2. It
 	// skips locked entries, which a later call removes.

@@ -51,8 +51,8 @@ const filled = `
 	insert into changes (added, kind, shards, webhooks, events)
 		select -i, 1, array[i %% 256], array[-i], array[event] from many`
 
-// asks are calls that look up some rows. They act on an account made by transacting, whose name
-// ends with a number.
+// asks are calls that look up a few rows. Each call acts on an account that transacting has made
+// and whose name ends with a number.
 var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) error{
 	"KeyByHash": func(ctx context.Context, s *postgres.Store, of string) error {
 		_, err := s.KeyByHash(ctx, testKey(of, of, 1).Hash)
@@ -143,8 +143,8 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 	},
 }
 
-// Plans made while tables are empty must not read whole tables once these are full, both on the
-// host's connections and on those of Open.
+// Plans made while tables are empty must not read whole tables once the tables are full. This holds
+// for the host's connections and for connections of Open.
 func TestPlans_MadeWhileTablesAreEmpty_AvoidFullScans(t *testing.T) {
 	t.Parallel()
 	var late bool // statistics arrive half a second late, and could be attributed to other steps
@@ -238,8 +238,8 @@ func TestPlans_MadeWhileTablesAreEmpty_AvoidFullScans(t *testing.T) {
 	}
 }
 
-// readThrough lists the tables and indexes that plans may read from the beginning, because they
-// read them in order for a page, or because these never have many rows.
+// readThrough lists the tables and indexes that plans may read from the beginning, either because
+// the plan reads a page in their order, or because they never have many rows.
 var readThrough = []string{
 	"alerts_due", "webhooks_held", "recoveries_undone", "changes_probes", "past_webhooks_pkey", "past_webhooks", "recoveries_pkey", "recoveries",
 	"webhooks_account: (id = $2)", // webhooks have no index by id alone
@@ -248,10 +248,9 @@ var readThrough = []string{
 	"versions", "versions_pkey", "marks_pkey", "heartbeats", "heartbeats_pkey", "shard_owners", "shard_owners_pkey", "erasures_pkey", "event_clock", "event_numbers",
 }
 
-// checkPlans checks the prepared statements on the only connection of a store, planned while the
-// tables are empty. Each must read indexes only from a position that it searches for. Empty tables
-// make all plans look equally cheap, while the sizes that other steps of this test see depend on
-// earlier steps.
+// checkPlans plans the prepared statements of a store's only connection again, on empty tables.
+// Each plan must read indexes only from a position that it searches for. Empty tables make all
+// plans look equally cheap. In the other steps of this test, table sizes depend on earlier steps.
 func checkPlans(t *testing.T, schema string, s *postgres.Store) {
 	t.Helper()
 	rows, err := s.Pool().Query(t.Context(), `select statement from pg_prepared_statements where position($1 in statement) > 0 and statement not like 'begin%'`, quoted(schema))
@@ -347,8 +346,8 @@ func tablesOf(t testing.TB, schema string) []string {
 	return list
 }
 
-// readOf returns how many rows and index entries the only connection of a store has read, by table
-// and index. It omits shard_owners, which always has 256 rows and may be read completely.
+// readOf returns, by table and index, how many rows and index entries the only connection of a
+// store has read. It omits shard_owners, which always has 256 rows and may be read completely.
 func readOf(t *testing.T, s *postgres.Store, schema string) map[string]int64 {
 	t.Helper()
 	if _, err := s.Pool().Exec(t.Context(), `select pg_stat_force_next_flush()`); err != nil {

@@ -33,7 +33,8 @@ func (n *notifying) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.T
 }
 func (*notifying) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// A node that only polls finds the events that others publish, and neither listens nor notifies.
+// A node that only polls finds the events that other nodes publish, and neither listens nor
+// notifies.
 func TestPollOnly(t *testing.T) {
 	option := inSchema(t)
 	seen := &notifying{}
@@ -85,7 +86,7 @@ func TestPollOnly(t *testing.T) {
 	}
 }
 
-// looks counts a pool's reads of the change feed and other reads of a claim.
+// looks counts a pool's reads of the change feed, and the other reads of claims.
 type looks struct{ n atomic.Int64 }
 
 func (c *looks) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
@@ -125,7 +126,7 @@ func TestIdleNode_ReadsFeedAtIntervals(t *testing.T) {
 	}
 	defer func() { _ = s.Close() }()
 	endpoints(t, open(t, option), 100)                                                           // in all shards
-	if tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 9); err != nil || len(tasks) > 0 { // it loads
+	if tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 9); err != nil || len(tasks) > 0 { // loads the shards
 		t.Fatal(tasks, err)
 	}
 	const rounds = 20

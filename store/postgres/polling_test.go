@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// A worker claims and settles as the dispatcher does, and records the waits that claims return.
+// A worker claims and settles like the dispatcher, and records the waits that claims return.
 type worker struct {
 	store   *postgres.Store
 	claimed atomic.Int64
@@ -90,8 +90,8 @@ func TestFeed_NotifiedNode_ReadsSeldom(t *testing.T) {
 	eventually(t, "it looks seldom again", seldom)
 }
 
-// While much is published, nodes poll and are not notified. Once little is published, they are
-// notified again.
+// While nodes publish much, they poll and are not notified. When they publish little again, they
+// are notified again.
 func TestNodes_ManyPublications_Poll(t *testing.T) {
 	option := inSchema(t)
 	nodes := make([]*worker, 3)
@@ -102,7 +102,7 @@ func TestNodes_ManyPublications_Poll(t *testing.T) {
 	publisher := withTracer(t, seen, option)
 	endpoints(t, publisher, 50)
 	published := 0
-	publish := func(n int) { // concurrently, so that enough is published within a second even on a busy machine
+	publish := func(n int) { // concurrently, so that even a busy machine publishes enough within a second
 		t.Helper()
 		var group sync.WaitGroup
 		for range n {

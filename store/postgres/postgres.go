@@ -24,8 +24,8 @@ import (
 
 var _ store.Store = (*Store)(nil)
 
-// A Store is a [store.Store] on one schema of a PostgreSQL database, which other Stores may use at
-// the same time.
+// A Store is a [store.Store] that keeps its data in one schema of a PostgreSQL database. Other
+// Stores may use the same schema at the same time.
 type Store struct {
 	pool    *pgxpool.Pool
 	own     bool // Close closes the pool
@@ -128,7 +128,7 @@ func (o *options) check() error {
 }
 
 // Open connects to the database of dsn, a URL or connection string in pgxpool's format, migrates
-// it, and returns a Store that closes its connections in Close. Errors do not contain the password.
+// it, and returns a Store whose Close closes the connections. Errors do not contain the password.
 //
 // The defaults are storageapi for application_name, 5 s for connect_timeout and 2 s for
 // pool_ping_timeout. TCP connections whose peer does not answer for 10 s are closed.
@@ -163,9 +163,9 @@ func Open(ctx context.Context, dsn string, options ...Option) (*Store, error) {
 // The schema must exist, see [Migrate]. The role must be allowed to create tables in it and must
 // own its tables, or be a member of the owning role; otherwise Purge could not drop old partitions.
 // The connections' default_transaction_isolation must be read committed; the host's own
-// transactions may use any. New returns an error that wraps [ErrClock] if this node's clock differs
-// from the database's by more than an hour. If synchronous_commit or fsync is off, the Warnings of
-// [Store.Capabilities] say so, and webhooks.New logs them.
+// transactions may use any isolation level. New returns an error that wraps [ErrClock] if this
+// node's clock differs from the database's by more than an hour. If synchronous_commit or fsync is
+// off, the Warnings of [Store.Capabilities] say so, and webhooks.New logs them.
 func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, error) {
 	o := optionsOf(options)
 	if err := o.check(); err != nil {
@@ -255,8 +255,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// begin starts a step, which the caller ends with s.steps.RUnlock, or returns the error that
-// prevents it.
+// begin starts a step, which the caller must end with s.steps.RUnlock. If it returns an error, the
+// step must not run.
 func (s *Store) begin(ctx context.Context) error {
 	if !s.steps.TryRLock() {
 		return store.ErrClosed // Close is waiting for earlier steps

@@ -28,8 +28,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// nodeEnv, if set to a connection string, makes a process of the test binary a node. rootsEnv has
-// the receiver's certificate.
+// nodeEnv, if set to a connection string, makes the test binary run as a node. rootsEnv has the
+// receiver's certificate.
 const nodeEnv, rootsEnv = "STORAGEAPI_TEST_NODE", "STORAGEAPI_TEST_ROOTS"
 
 // accounts is the number of accounts, each with one webhook.
@@ -70,13 +70,13 @@ func runNode(dsn string) {
 }
 
 // metered is the number of further accounts, which use up their bandwidth at different times. Each
-// node reports it when it happens.
+// node then reports the usage.
 const metered = 60
 
 func meteredAccount(i int) string { return fmt.Sprint("metered_", i) }
 
-// meter reports the usage of each account when it is due, and calls told once the report is
-// acknowledged.
+// meter reports the usage of each metered account when the account's turn comes. It calls told
+// after each acknowledged report.
 func meter(ctx context.Context, service *alerts.AlertService, told func(i int)) {
 	for ctx.Err() == nil {
 		i := int(time.Now().UnixMilli()/200) % metered
@@ -101,7 +101,7 @@ func startNode(t *testing.T, dsn, roots string) *node {
 	return startNodeOf(t, os.Args[0], dsn, roots)
 }
 
-// startNodeOf starts a node of another test binary.
+// startNodeOf starts a node from another test binary.
 func startNodeOf(t *testing.T, binary, dsn, roots string) *node {
 	t.Helper()
 	n := &node{process: exec.Command(binary)}
@@ -130,15 +130,16 @@ type ledger struct {
 	mu           sync.Mutex
 	acknowledged map[string]bool
 	arrived      map[string]int
-	under        map[string]int // running requests, by path
+	under        map[string]int // running requests by path
 	most         map[string]int
 	dead         int // requests to the receiver that is down
 
 	reported map[string]bool           // paths of accounts whose usage was reported
-	alerts   map[string]map[string]int // requests, by path and type, and by event
+	alerts   map[string]map[string]int // requests by path and type, and by event
 }
 
-// newLedger returns a ledger, the receiver that fills it, and the receiver's certificate as PEM.
+// newLedger returns a ledger, a receiver that fills the ledger, and the receiver's certificate as
+// PEM.
 func newLedger(t *testing.T) (l *ledger, receiver *httptest.Server, roots string) {
 	t.Helper()
 	l = &ledger{
@@ -175,8 +176,8 @@ func (l *ledger) load(service *webhooks.WebhookService, reports *alerts.AlertSer
 	}
 }
 
-// more waits until the usage of n more accounts was reported, which takes a second for every five
-// accounts, or longer on a busy machine.
+// more waits until the usage of n more accounts has been reported. This takes a second for every
+// five accounts, or longer on a busy machine.
 func (l *ledger) more(t *testing.T, n int) {
 	t.Helper()
 	reported := func() int {
@@ -305,7 +306,7 @@ func TestFailover(t *testing.T) {
 	l.await(t)
 }
 
-// onPrimary returns a store with a webhook on a server whose commits wait for its only standby.
+// onPrimary returns a store with one webhook, on a server whose commits wait for its only standby.
 func onPrimary(t *testing.T) (s *postgres.Store, primary, standby *cluster.Cluster) {
 	t.Helper()
 	primary, standby = replicated(t)
@@ -320,8 +321,8 @@ func onPrimary(t *testing.T) (s *postgres.Store, primary, standby *cluster.Clust
 	return s, primary, standby
 }
 
-// TestStandbyLost kills the only synchronous standby, so that commits wait for it. Publishers soon
-// get an error, which says that the event may have been stored, and it has been.
+// TestStandbyLost kills the only synchronous standby, so that commits wait for it. Publishers must
+// soon get an error that says that the event may have been stored, as it has been here.
 func TestStandbyLost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")

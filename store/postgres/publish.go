@@ -13,10 +13,10 @@ import (
 //
 // Events are ordered by the time of publishing. An event whose Enqueue is still running may take a
 // place before an event already stored, so a client that pages from the newest event at that moment
-// may miss it. ListEvents with the oldest event first misses none.
+// may miss it. ListEvents with the oldest event first misses no event.
 //
-// An event whose id was published in an open transaction of the host waits for that transaction to
-// end, without delaying others. If ctx ends first, the event is not stored.
+// If an open transaction of the host has published an event with the same id, Enqueue waits for the
+// transaction to end, without delaying other events. If ctx ends first, the event is not stored.
 func (s *Store) Enqueue(ctx context.Context, encoded driver.EncodedEvent) (deliveries int, err error) {
 	s.checkParts()
 	deliveries, err = s.publisher.publish(ctx, &encoded)
@@ -37,8 +37,8 @@ func (s *Store) enqueued(account string, deliveries int, err error) (int, error)
 
 // Published starts the deliveries of events that [Store.EnqueueTx] or [Store.PublishTx] published
 // for these accounts. Call it after the transaction has committed. Without the call, deliveries
-// begin within the time of [PollEvery]. It returns at once, without waiting for the database. Calls
-// before the commit, or for accounts without such events, are harmless.
+// begin within the time of [PollEvery]. Published returns at once, without waiting for the
+// database. Calls before the commit, or for accounts without such events, are harmless.
 func (s *Store) Published(accounts ...string) {
 	s.changed(accounts...)
 }
@@ -48,11 +48,11 @@ func (s *Store) Published(accounts ...string) {
 // if [Store.Published] is called then.
 //
 // The event is listed with the time of the call and sent to the webhooks subscribed at that time,
-// so commit soon: an open transaction delays [Store.ListEvents] with the oldest first, and erasures
-// of accounts that begin after it. A host that loses power before its commit leaves the transaction
-// open, and Enqueue of the same id waiting, until the server ends it: set
-// idle_in_transaction_session_timeout. The statement runs with the transaction's settings; only ctx
-// limits its time.
+// so commit soon: an open transaction delays [Store.ListEvents] with the oldest event first, and
+// any erasure of an account that begins after it. If a host loses power before its commit, its
+// transaction stays open, and Enqueue of the same id waits, until the server ends the transaction:
+// set idle_in_transaction_session_timeout. The statement runs with the transaction's settings; only
+// ctx limits its time.
 func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, encoded driver.EncodedEvent) (deliveries int, err error) {
 	if err := s.begin(ctx); err != nil {
 		return 0, err

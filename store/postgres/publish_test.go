@@ -30,7 +30,7 @@ func lowBalance(account, id string) webhooks.Event {
 	return webhooks.Event{ID: id, Account: account, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}
 }
 
-// statements counts the statements that are begun.
+// statements counts the statements that were started.
 type statements struct{ n int }
 
 func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
@@ -95,7 +95,8 @@ func TestPublishTx(t *testing.T) {
 	}
 }
 
-// An event published while the clock is set back does not get an earlier time than previous events.
+// An event published while the clock is set back does not get an earlier time than the events
+// before it.
 func TestClock_SetBack_EventTimesDoNotDecrease(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)

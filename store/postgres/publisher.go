@@ -36,7 +36,7 @@ const (
 type publisher struct {
 	store   *Store
 	group   *batch.Group[*publication]
-	retries *batch.Group[*publication] // of events whose batch failed
+	retries *batch.Group[*publication] // smaller batches of events whose batch failed
 	alone   chan struct{}              // semaphore for storing events one by one, see maxAlone
 }
 
@@ -64,8 +64,8 @@ func (p *publisher) start(s *Store) {
 }
 
 // publish stores an event: in the caller's goroutine if no other call is running, otherwise in a
-// batch. An event that its batches did not store is stored alone. While it waits for a transaction
-// of the host, it is retried and other events are stored.
+// batch. An event that its batches did not store is stored alone. While an event waits for a
+// transaction of the host, it is retried, and other events are stored meanwhile.
 func (p *publisher) publish(ctx context.Context, encoded *driver.EncodedEvent) (deliveries int, err error) {
 	ctx, cancel := within(ctx, defaultTimeout)
 	defer cancel()
@@ -92,8 +92,8 @@ func (p *publisher) publish(ctx context.Context, encoded *driver.EncodedEvent) (
 	return deliveries, event.failure(err)
 }
 
-// failure returns err, or the error of a batch that may have stored the event, which a later error
-// must not hide.
+// failure returns err. But if a batch may have stored the event, failure returns the error of that
+// batch, which a later error must not hide.
 func (e *publication) failure(err error) error {
 	if err != nil && errors.Is(e.err, auth.ErrInterrupted) {
 		return e.err
@@ -148,7 +148,7 @@ func (p *publisher) storeAlone(ctx context.Context, event *publication) (deliver
 	return deliveries, err
 }
 
-// send stores a batch, or adds its events to smaller ones if that fails.
+// send stores a batch, or adds its events to smaller batches if that fails.
 func (p *publisher) send(take func() []*publication) {
 	if events, err := p.storeBatch(take); err != nil && len(events) > smallBatch {
 		p.retries.Add(events...)
@@ -167,7 +167,7 @@ func (p *publisher) storeBatch(take func() []*publication) (events []*publicatio
 		once()
 		return p.store.enqueueBatch(ctx, conn, events)
 	})
-	once() // if there was no connection
+	once() // take the events even if there was no connection
 	if err != nil {
 		for _, event := range events {
 			event.err = event.failure(err)
@@ -176,8 +176,8 @@ func (p *publisher) storeBatch(take func() []*publication) (events []*publicatio
 	return events, err
 }
 
-// finish returns the results of a batch to the callers. Events that a successful batch did not store
-// are probably known: one more statement finds them all.
+// finish returns the results of a batch to the callers. If a successful batch did not store some
+// events, their ids are probably known, and one more statement looks them all up.
 func (p *publisher) finish(events []*publication, err error) {
 	var rest []*publication
 	for _, event := range events {
@@ -195,7 +195,8 @@ func (p *publisher) finish(events []*publication, err error) {
 	}
 }
 
-// findKnown sets the results of the events that are known. An error leaves them to be stored alone.
+// findKnown sets the results of the events that are known. After an error, these events are stored
+// one by one.
 func (s *Store) findKnown(events []*publication) {
 	accounts := column(events, func(e *publication) string { return e.Account })
 	ids := column(events, func(e *publication) string { return e.ID })
@@ -217,8 +218,8 @@ func (s *Store) enqueueAlone(ctx context.Context, conn *pgxpool.Conn, event *pub
 	return deliveries, err
 }
 
-// enqueueBatch stores events in a fixed order, so that batches do not deadlock, and stores only the
-// first event of each account and id that is not known.
+// enqueueBatch stores events in a fixed order, so that batches do not deadlock. For each account
+// and id that is not known, it stores only the first event.
 func (s *Store) enqueueBatch(ctx context.Context, conn *pgxpool.Conn, events []*publication) error {
 	switch len(events) {
 	case 0:

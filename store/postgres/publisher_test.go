@@ -20,8 +20,8 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// A press is a store whose two connections are in use until release. So published events wait, and
-// all but the first then share a batch.
+// A press is a store whose two connections are in use until release is called. So published events
+// wait, and all but the first share a batch afterwards.
 type press struct {
 	*postgres.Store
 	t       *testing.T
@@ -108,7 +108,7 @@ func (p *press) publish(ctx context.Context, ids ...string) {
 	}
 }
 
-// until waits for the numbers of running senders and of waiting events.
+// until waits until there are as many running senders and waiting events as given.
 func (p *press) until(senders, waiting int) {
 	p.t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -192,7 +192,7 @@ func TestPublish_Concurrent_SharesTransactions(t *testing.T) {
 		p.until(2, 40)
 		p.release()
 		p.want(slices.Insert(want, 1, "first: 2")...)
-		if n := batches(ids[1:]...); n != 17 { // two small batches, and 15 events with the refused one
+		if n := batches(ids[1:]...); n != 17 { // two small batches, and 15 events that shared a batch with the refused one
 			t.Errorf("39 events were stored in %d transactions, want 17", n)
 		}
 	})
@@ -208,7 +208,7 @@ func TestPublish_Concurrent_SharesTransactions(t *testing.T) {
 		p.until(2, 21)
 		p.release()
 		p.want(slices.Concat([]string{"first: 2"}, want, []string{"new: 3"})...)
-		if n := p.sent.Load(); n != 4 { // two for the first, which is known; the batch and the search for the known ones
+		if n := p.sent.Load(); n != 4 { // two for the known first event, the batch, and the lookup of known events
 			t.Errorf("%d statements were sent, want 4", n)
 		}
 	})

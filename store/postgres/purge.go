@@ -50,7 +50,7 @@ func (s *Store) Purge(ctx context.Context, purge driver.Purge) (more bool, err e
 		}
 		left := purge.Limit - ended
 		for _, step := range []struct {
-			sql  string // removes up to the last argument's number of rows
+			sql  string // its last argument is the maximum number of rows to remove
 			args []any
 		}{
 			{purgeRecoveries, []any{utc(purge.Attempts)}},
@@ -128,8 +128,9 @@ const (
 		)
 		delete from storageapi.pending p using old where p.webhook = any(array[old.webhook]) and p.event = old.event`
 
-	// purgeWebhooks removes webhooks that were deleted more than a day ago, so that no transaction
-	// can still publish to them, and have no attempts or pending deliveries left.
+	// purgeWebhooks removes deleted webhooks that have no attempts or pending deliveries left. They
+	// must have been deleted more than a day ago: by then, no transaction can still be publishing
+	// to them.
 	purgeWebhooks = `
 		delete from storageapi.past_webhooks where no = any(array(
 			select no from storageapi.past_webhooks p where deleted_at < ` + confirmedNow + ` - interval '1 day'

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// queries has the long statements, one per file. Each file stands alone, so that it can be read and
-// be explained on a database; columns that several statements read are repeated in each. A comment
-// in the file describes the statement and its parameters.
+// queries has the long statements, one per file. Each file stands alone, so that it can be read by
+// itself and run with EXPLAIN; columns that several statements read are repeated in each file. A
+// comment in the file describes the statement and its parameters.
 //
 //go:embed queries/*.sql
 var queries embed.FS

@@ -18,8 +18,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// failures records the errors of statements. A step that PostgreSQL ends because of a deadlock is
-// repeated, so that only this record shows the deadlock.
+// failures records the errors of statements. When PostgreSQL ends a step because of a deadlock, the
+// store repeats the step, so only this record shows the deadlock.
 type failures struct {
 	mu   sync.Mutex
 	list []error
@@ -47,8 +47,8 @@ func (f *failures) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.Trac
 }
 func (f *failures) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// A node can settle the deliveries that it has claimed while others claim, redeliver, change and
-// purge the same deliveries and webhooks. No steps deadlock.
+// A node can settle the deliveries that it has claimed even if other nodes claim, redeliver, change
+// and purge the same deliveries and webhooks at the same time. No steps deadlock.
 func TestSettle_ConcurrentChanges_DoesNotDeadlock(t *testing.T) {
 	const hooks, events, rounds = 8, 80, 12
 	option := inSchema(t)
@@ -148,7 +148,7 @@ func TestSettle_ConcurrentChanges_DoesNotDeadlock(t *testing.T) {
 	}
 }
 
-// A delivery that is being attempted can be settled although another node redelivers it and changes
+// A delivery that is being attempted can be settled even if another node redelivers it and changes
 // its webhook meanwhile.
 func TestSettle_RedeliveredMeanwhile_Succeeds(t *testing.T) {
 	option := inSchema(t)

@@ -97,7 +97,7 @@ func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, 
 	return advanced, nil
 }
 
-// A recovery is an unfinished recovery.
+// A recovery is the row of an unfinished recovery.
 type recovery struct {
 	no, webhook int64
 	account     string
@@ -150,7 +150,8 @@ func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) 
 	return len(pending), tx.SendBatch(ctx, batch).Close()
 }
 
-// lockMark locks the mark name until the transaction ends, which serializes the steps that lock it.
+// lockMark locks the mark called name until the transaction ends. So only one step that locks it
+// runs at a time.
 func (s *Store) lockMark(ctx context.Context, tx pgx.Tx, name string) error {
 	return tx.QueryRow(ctx, s.sql(`select name from storageapi.marks where name = $1 for update`), name).Scan(&name)
 }

@@ -14,7 +14,7 @@ var (
 	makeDue = query("make_due")
 )
 
-// unskip deletes the log rows which record that deliveries of the events $2 to the webhook $1 were
+// unskip deletes the log rows that record that deliveries of the events $2 to the webhook $1 were
 // skipped.
 const unskip = `delete from storageapi.attempt_log where webhook = $1 and event = any($2::bigint[]) and number = 0 and state = 3`
 
@@ -58,7 +58,7 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 	return err
 }
 
-// redeliver makes the delivery the next that its webhook receives, and requests a probe.
+// redeliver schedules the delivery as the next to be sent to its webhook, and requests a probe.
 func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account string, no, event int64) error {
 	// isPending reports whether the delivery is pending, and if so locks it, so that it stays
 	// pending until the transaction ends.
@@ -74,7 +74,7 @@ func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account string, no, ev
 		settled, err = s.requeue(ctx, tx, account, no, []int64{event}, []int16{stateDelivered, stateDead, stateSkipped}, false)
 		if err == nil && len(settled) == 0 {
 			change = changeNudge
-			if is, err = isPending(); err == nil && !is { // nor has another call made it pending
+			if is, err = isPending(); err == nil && !is { // and no other call has made it pending
 				err = apierr.ErrNotFound
 			}
 		}

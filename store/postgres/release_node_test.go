@@ -19,7 +19,7 @@ import (
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
 )
 
-// A tally records the events, with their accounts, that the store has acknowledged to workers.
+// A tally records the events that the store has acknowledged to workers, with their accounts.
 type tally struct {
 	mu     sync.Mutex
 	events map[string]string
@@ -76,8 +76,8 @@ func (l *tally) want(t *testing.T, s *postgres.Store) {
 	t.Logf("%d events were acknowledged", len(l.events))
 }
 
-// Nodes of this version and of the next work on one database while the first node of the next
-// version migrates it. Afterwards a node of this version can start again.
+// Nodes of this version and of the next version work on one database while the first node of the
+// next version migrates it. Afterwards a node of this version can start again.
 func TestUpgrade_NodesRunning_KeepWorking(t *testing.T) {
 	p, option := pool(t), postgres.InSchema(newSchema(t))
 	next := further(`alter table storageapi.keys add column more text`, len(postgres.SQL()))
@@ -115,9 +115,9 @@ func TestUpgrade_NodesRunning_KeepWorking(t *testing.T) {
 
 var release = flag.String("release", "", "the commit of the last release, whose nodes share a database with those of this one")
 
-// TestNodesOfTheLastRelease is TestUpgrade_NodesRunning_KeepWorking with processes of the commit
-// -release, such as v0.1.0. The last of these processes starts after the migration, as in a
-// rollback.
+// TestNodesOfTheLastRelease is like TestUpgrade_NodesRunning_KeepWorking, but the older nodes are
+// processes built from the commit in -release, such as v0.1.0. The last of these processes starts
+// after the migration, as in a rollback.
 func TestNodesOfTheLastRelease(t *testing.T) {
 	if *release == "" {
 		t.Skip("-release names no commit")

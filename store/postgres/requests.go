@@ -46,15 +46,16 @@ func (s *Store) create(ctx context.Context, kind int, account, id string, option
 	})
 }
 
-// lockAccount serializes an account's creations, webhook changes and alert steps.
+// lockAccount locks an account until the transaction ends. It serializes the account's creations,
+// webhook changes and alert steps.
 func (s *Store) lockAccount(ctx context.Context, tx pgx.Tx, account string) error {
 	_, err := tx.Exec(ctx, s.sql(`insert into storageapi.accounts as a (account) values ($1)
 		on conflict (account) do update set account = a.account`), account)
 	return err
 }
 
-// checkLimit returns the error exceeded if count, which includes the new row, is more than limit. A
-// limit of 0 means no limit.
+// checkLimit returns the error exceeded if the statement count, which counts the new row too,
+// selects more than limit. A limit of 0 means no limit.
 func (s *Store) checkLimit(ctx context.Context, tx pgx.Tx, count, account string, limit int, exceeded error) error {
 	if limit == 0 {
 		return nil
@@ -104,7 +105,7 @@ const (
 		on conflict (kind, account, name) do update set id = excluded.id, sum = excluded.sum, at = excluded.at, key_id = excluded.key_id`
 )
 
-// note records the idempotency key of a creation, if options have one, and removes up to forgetStep
+// note records the idempotency key of a creation, if options has one, and removes up to forgetStep
 // expired keys. It returns ErrIdempotencyKeys if the account has reached its limit of keys.
 func (s *Store) note(ctx context.Context, tx pgx.Tx, kind int, account, id string, options *driver.CreateOptions) error {
 	if options.IdempotencyKey == "" {

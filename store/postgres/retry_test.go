@@ -13,9 +13,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestStoreRetries runs the store tests on a database that often requires transactions to be
-// repeated (SQLSTATE 40001), during a statement or at the commit, and on one that often does not
-// know a new partition yet (SQLSTATE 23514). The store must work as usual.
+// TestStoreRetries runs the store tests on two kinds of databases. The first often requires
+// transactions to be repeated (SQLSTATE 40001), during a statement or at the commit. The second
+// often does not know a new partition yet (SQLSTATE 23514). The store must work as usual.
 func TestStoreRetries(t *testing.T) {
 	if testing.Short() {
 		t.Skip("what changes something, once more")
@@ -28,7 +28,7 @@ func TestStoreRetries(t *testing.T) {
 	})
 }
 
-// changing lists the groups of storetest tests that together call each method that changes data.
+// changing lists groups of storetest tests. Together they call each method that changes data.
 var changing = []string{
 	"CreateKey", "UpdateKey", "DeleteKey", "RecordKeyUse", "UpdateWebhook", "DeleteWebhook", "EnqueueRaces", "AlertRaces", "UpdateScan", "DedupKeys",
 	"Attempts", "Settle", "Failing", "Off", "Redeliver", "AdvanceRecovery", "Purge", "DeliveryRaces", "EraseAccount", "AuditEntriesOfChanges", "Transfer",

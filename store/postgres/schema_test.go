@@ -40,7 +40,7 @@ func TestMigrate_SchemaFromBeforeTheFirstRelease_Refuses(t *testing.T) {
 	}
 }
 
-// A schema created by different statements with the same version is refused.
+// A schema that has this version but was created by different statements is refused.
 func TestMigrate_OtherChecksum_IsRefused(t *testing.T) {
 	p := pool(t)
 	for version := range len(postgres.SQL()) {
@@ -61,8 +61,8 @@ func TestMigrate_OtherChecksum_IsRefused(t *testing.T) {
 	}
 }
 
-// newRole creates a role and a database, runs the statements before in the database, and returns
-// connections of the role to it. In the statements {} is replaced by the role's name.
+// newRole creates a role and a database, runs the given statements in the database, with {}
+// replaced by the role's name, and returns connections of the role to the database.
 func newRole(t *testing.T, before ...string) (p *pgxpool.Pool, role string) {
 	t.Helper()
 	admin := pool(t)
@@ -171,8 +171,8 @@ func TestNew_RoleCannotPurge_ReturnsError(t *testing.T) {
 	_ = s.Close()
 }
 
-// A role with the schema's name still creates and finds its own tables in the same place as before,
-// on existing and new connections.
+// A role that has the schema's name still creates and finds the host's tables in the same place as
+// before, on existing and new connections.
 func TestRole_NamedLikeSchema_KeepsItsTables(t *testing.T) {
 	for path, home := range map[string]string{`"$user", public`: "public", `app, "$user",public`: "app", `"$user"`: ""} {
 		p, role := newRole(t,

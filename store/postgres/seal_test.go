@@ -83,15 +83,15 @@ func TestSealed(t *testing.T) {
 	}
 }
 
-// Nodes that start at the same time on an empty schema agree on one data key, and on a new Sealer
-// key.
+// Nodes that start at the same time on an empty schema agree on one data key. They also agree if
+// the Sealer's key is replaced.
 func TestSealed_NodesStartAtOnce_AgreeOnDataKey(t *testing.T) {
 	_, option := migratedSchema(t)
 	nodes := make([]*postgres.Store, 4)
 	start := func(sealers ...signing.Sealer) {
 		t.Helper()
 		var group sync.WaitGroup
-		var waiting sync.WaitGroup // makes each node read the row before any node writes it
+		var waiting sync.WaitGroup // lets each node read the row before any node writes it
 		waiting.Add(len(nodes))
 		for i := range nodes {
 			group.Go(func() {

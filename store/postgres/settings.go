@@ -25,7 +25,7 @@ func (s *Store) with(conn *pgxpool.Conn, base string, more ...string) querier {
 	return conn
 }
 
-// planned is with, for short statements.
+// planned is like with, for short statements.
 func (s *Store) planned(conn *pgxpool.Conn) querier { return s.with(conn, lookUp) }
 
 // transaction returns options that begin a transaction with its settings in one round trip.

@@ -28,7 +28,7 @@ type wire struct {
 	sent  int // number of flights: data that the node sends before it waits for an answer
 	cutAt int // if above 0, the number of the last flight that passes; its answer does not pass
 	isCut bool
-	up    int // if above 0, maximum bytes of a flight; a connection with more goes silent
+	up    int // if above 0, maximum bytes of a flight; with more, the connection goes silent
 	down  int // like up, for the answer
 	pace  int // if above 0, the maximum bytes of answers per second and connection
 	ends  []net.Conn
@@ -171,7 +171,7 @@ func wired(t *testing.T, name string, options ...postgres.Option) (*postgres.Sto
 	return wiredBy(t, name, 2, options...)
 }
 
-// wiredBy is wired with the given maximum number of connections.
+// wiredBy is like wired, with the given maximum number of connections.
 func wiredBy(t *testing.T, name string, connections int32, options ...postgres.Option) (*postgres.Store, *wire) {
 	t.Helper()
 	w := &wire{}
@@ -199,8 +199,9 @@ func testAuditEntry(account string) audit.Entry {
 	return audit.Entry{ID: "ntc", Account: account, At: time.Now(), Action: audit.KeyChanged, Target: audit.Target{Kind: audit.TargetKey, ID: account}, Pending: true}
 }
 
-// transactions are the store's steps of several statements. Each acts on an account that has a
-// webhook, a key, a delivered event and, if needed, an unfinished recovery, all named of.
+// transactions are the store's steps that consist of several statements. Each step acts on an
+// account named of, which has a webhook, a key, a delivered event and, if needed, an unfinished
+// recovery, all with the same name.
 var transactions = map[string]func(ctx context.Context, s *postgres.Store, of string) error{
 	"CreateKey": func(ctx context.Context, s *postgres.Store, of string) error {
 		return s.CreateKey(ctx, testKey(of, "key_2", 2), driver.CreateOptions{MaxCount: 9, IdempotencyKey: "again", IdempotencyTTL: time.Hour, AuditEntry: testAuditEntry(of)})
@@ -261,7 +262,7 @@ func testKey(account, id string, no int64) driver.Key {
 	return driver.Key{ID: id, Account: account, Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: driver.Hash{Sum: [32]byte([]byte(fmt.Sprintf("%20s%012d", account, no)))}}
 }
 
-// transacting creates an account, named of, for one of transactions.
+// transacting creates an account named of for one of the transactions.
 func transacting(t *testing.T, s *postgres.Store, of string) {
 	t.Helper()
 	check := func(err error) {
@@ -371,8 +372,9 @@ func TestSilentNode_AnyStep_FreesItsLocks(t *testing.T) {
 	group.Wait()
 }
 
-// A node that is cut off during a claim of any size blocks the others only for a short time. They
-// deliver the events of its shards, and once reconnected it cannot settle its earlier attempts.
+// A node that is cut off during a claim of any size blocks the other nodes only for a short time.
+// They deliver the events of its shards. After it has reconnected, it cannot settle its earlier
+// attempts.
 func TestClaim_NodeCutOff_BlocksOthersBriefly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -428,7 +430,7 @@ func TestClaim_NodeCutOff_BlocksOthersBriefly(t *testing.T) {
 	})
 }
 
-// The bodies of one Load are at most 4 MiB, except that a single body may be larger.
+// One Load returns at most 4 MiB of bodies, except that a single body may be larger.
 func TestLoad_BodiesAreBounded(t *testing.T) {
 	s := open(t, inSchema(t))
 	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), driver.CreateOptions{}); err != nil {

@@ -24,8 +24,8 @@ var (
 	benchHeld = flag.Bool("held", false, "a transaction is open during all of BenchmarkSteady")
 )
 
-// BenchmarkSteady publishes at a rate to 10,000 webhooks while two nodes claim and
-// settle, and prints how large the tables were every 30 s, or ten times in all:
+// BenchmarkSteady publishes at a fixed rate to 10,000 webhooks while two nodes claim and settle. It
+// prints the sizes of the tables, measured every 30 s or ten times in all:
 //
 //	go test -run '^$' -bench Steady -benchtime 1x -for 10m -held
 func BenchmarkSteady(b *testing.B) {
@@ -152,7 +152,7 @@ func (g *growth) look(s *sample) error {
 }
 
 // String returns a table of the samples. It shows dead rows only for tables whose rows are deleted
-// all the time; the others grow until Purge is called.
+// all the time; the other tables grow until Purge is called.
 func (g *growth) String() string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)

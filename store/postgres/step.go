@@ -84,7 +84,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// read runs a step that is read-only or idempotent. It may run the step again.
+// read runs a step that is read-only or idempotent. It may run the step several times.
 func (s *Store) read(ctx context.Context, step func(context.Context, *pgxpool.Conn) error) error {
 	return s.run(ctx, false, step)
 }
@@ -163,9 +163,9 @@ func refused(err error) bool {
 	}
 }
 
-// again reports whether to repeat a step that has failed tries times. Steps that conflict with
-// others must be repeated. A statement may also insert into a new partition a moment before its
-// server process knows the partition, and must then be repeated, too.
+// again reports whether to repeat a step that has failed tries times. A step must be repeated if it
+// conflicted with others, or if it inserted into a new partition a moment before its server process
+// knew the partition.
 func again(err error, tries int) bool {
 	var answer *pgconn.PgError
 	if tries >= maxTries || !errors.As(err, &answer) {
@@ -230,8 +230,8 @@ func (s *Store) transact(ctx context.Context, step func(context.Context, pgx.Tx)
 	})
 }
 
-// failure returns the error of a step that changed nothing: the context's error if it has ended, or
-// errSilent if the timeout of within ended it.
+// failure returns the error of a step that changed nothing: the context's error if the context has
+// ended, or errSilent if the timeout of within ended it.
 func failure(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		if errors.Is(context.Cause(ctx), errSilent) {

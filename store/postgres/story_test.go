@@ -30,16 +30,17 @@ var (
 )
 
 // A story runs two nodes on one database for some seconds, with random faults that its seed
-// selects. The operating system's scheduling differs from run to run, but the rules that are
-// checked do not.
+// selects. The operating system's scheduling differs between runs, but the checked rules hold in
+// each.
 //
-// To check the test, fixed bugs were put back one at a time. These seeds, of 1 to 4, found them:
+// To check the test itself, fixed bugs were put back one at a time. These seeds found them, of the
+// seeds 1 to 4 unless stated otherwise:
 //
-//	a purge believes a clock that is a month ahead     1, 2, 3 and 4
-//	due times are not bounded when they are read       1, 2, 3 and 4
-//	an erasure does not wait for open publications     1 and 2 (of 2), before it was mended
-//	all that is pending is loaded by one statement     2 and 4; 7 and 8 of further ones
-//	nodes that deliver observe the clock once a minute 3 and 4, in 1 run of 4
+//	a purge trusts a clock that is a month ahead     1, 2, 3 and 4
+//	due times are not bounded when they are read     1, 2, 3 and 4
+//	an erasure does not wait for open publications   1 and 2; no others were run (before the fix)
+//	one statement loads all pending deliveries       2 and 4, and also 7 and 8 of further seeds
+//	delivering nodes observe the clock once a minute 3 and 4, in 1 run of 4
 type story struct {
 	*testing.T
 	rand   *rand.Rand
@@ -75,13 +76,13 @@ type storyNode struct {
 const (
 	storyAccounts = 6
 	storyLasts    = 2 * time.Second  // a node without a heartbeat
-	storySoon     = 10 * time.Second // for events of accounts that a fault does not affect; allows for a busy machine
+	storySoon     = 10 * time.Second // for accounts that a fault does not affect; allows for a busy machine
 	storyPatience = 90 * time.Second
 )
 
 // The test disturbs the database's clock, nodes and their connections at random, and erases
-// accounts. Each acknowledged event must be delivered with its body, soon after the faults end, and
-// nothing may be left of an erased account.
+// accounts. Each acknowledged event must be delivered with its body soon after the faults end.
+// Nothing may be left of an erased account.
 func TestStory_FaultsAtRandom_NothingAcknowledgedIsLost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -203,7 +204,7 @@ func (s *story) endpoints() {
 
 func storyBody(id string) []byte { return fmt.Appendf(nil, `{"id":%q}`, id) }
 
-// deliver claims and settles as a service does, some attempts as failed.
+// deliver claims and settles like a service. It settles some attempts as failed.
 func (s *story) deliver(ctx context.Context, n *storyNode) {
 	defer close(n.ended)
 	for ctx.Err() == nil {
@@ -451,8 +452,8 @@ func (s *story) loadBacklog() {
 	}
 }
 
-// losePackets makes the connections of a node pass only small packets, like a network path with a
-// too small MTU.
+// losePackets lets the connections of a node pass only small packets, like a network path whose MTU
+// is too small.
 func (s *story) losePackets() {
 	n := s.nodes[s.rand.IntN(len(s.nodes))]
 	n.wire.narrows(0, 1400)
@@ -469,7 +470,7 @@ func (s *story) losePackets() {
 	s.tell("it loses none")
 }
 
-// judge waits until all acknowledged events are delivered.
+// judge waits until all acknowledged events have been delivered.
 func (s *story) judge() {
 	var left []string
 	for end := time.Now().Add(storyPatience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {

@@ -11,8 +11,7 @@ import (
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
-// The tests copy from the memory store and back, so that the results do not depend on a single
-// implementation.
+// The tests copy from the memory store and back, so that they compare two implementations.
 func TestTransfer(t *testing.T) {
 	inMemory := func(*testing.T) store.Store { return memory.New() }
 	inDatabase := func(t *testing.T) store.Store { return open(t, emptySchema(t)) }

@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// Changes that all nodes have read are removed, but no change of a transaction that is still open
-// is missed.
+// Changes that all nodes have read are removed, but nodes must miss no change of a transaction that
+// is still open.
 func TestChangesAreTrimmed(t *testing.T) {
 	name, option := migratedSchema(t)
 	nodes := []*postgres.Store{open(t, option), open(t, option)}
@@ -56,7 +56,7 @@ func TestChangesAreTrimmed(t *testing.T) {
 		t.Fatalf("%d changes, want 300", n)
 	}
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
-		deliver() // and nothing after the open transaction is trimmed
+		deliver() // must trim nothing after the open transaction
 	}
 	if n := count(changes); n < 300 {
 		t.Errorf("%d changes beside an open transaction, want 300", n)
@@ -83,8 +83,8 @@ func TestChangesAreTrimmed(t *testing.T) {
 	}
 }
 
-// A dump restored on another server may have changes with transaction numbers that this server will
-// only reach much later. They must do no harm.
+// A dump restored on another server may contain changes with transaction numbers that this server
+// reaches only much later. Such changes must do no harm.
 func TestChanges_OfAnotherServer_AreHarmless(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)

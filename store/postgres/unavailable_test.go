@@ -34,7 +34,7 @@ func TestStore_DatabaseDown_ReturnsErrUnavailable(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.Kill()
-	for range 100 { // enough to use up each idle connection
+	for range 100 { // enough to use up all idle connections
 		if _, err := s.ListAuditEntries(t.Context(), "acct", audit.Query{Limit: 1}); !errors.Is(err, auth.ErrUnavailable) {
 			t.Fatalf("ListAuditEntries: %v, want %v", err, auth.ErrUnavailable)
 		}
@@ -44,8 +44,8 @@ func TestStore_DatabaseDown_ReturnsErrUnavailable(t *testing.T) {
 	}
 }
 
-// A request gets a 503 with Retry-After in two cases: if the server cancels its write, so that
-// nothing was done, and if the server ends the connection, so that the write may have been done.
+// A request gets a 503 with Retry-After in two cases: if the server cancels the write, so that it
+// has not happened, and if the server ends the connection, so that the write may have happened.
 func TestHTTP_WriteInterrupted_503SaysWhetherChangeIsPossible(t *testing.T) {
 	schema := inSchema(t)
 	config := pool(t).Config()
@@ -107,8 +107,8 @@ func TestHTTP_WriteInterrupted_503SaysWhetherChangeIsPossible(t *testing.T) {
 	want(<-answered, "may have been made.")
 }
 
-// The test checks that events of a batch that the server cancels are not stored, and that each
-// publisher gets an error that allows a retry.
+// If the server cancels a batch, its events are not stored, and each publisher gets an error that
+// allows a retry.
 func TestPublish_BatchCanceled_ReturnsErrUnavailable(t *testing.T) {
 	schema := inSchema(t)
 	config := pool(t).Config()

@@ -19,7 +19,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A deafConn is cut when an answer arrives, once the cut is enabled.
+// Once enabled, a deafConn is cut when the next answer arrives.
 type deafConn struct {
 	net.Conn
 	deaf *atomic.Bool
@@ -34,8 +34,8 @@ func (c *deafConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// The test loses the answers to batches that were stored, and all connections. A publisher that
-// then waits for a connection until its context ends must not get the context's error, which would
+// The test loses the answers to batches that were stored, and then all connections. If a publisher
+// waits for a connection until its context ends, it must not get the context's error, which would
 // mean that nothing happened.
 func TestPublish_OutcomeUnknown_DoesNotReturnContextError(t *testing.T) {
 	schema, deaf, over := inSchema(t), new(atomic.Bool), make(chan struct{})

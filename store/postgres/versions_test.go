@@ -14,8 +14,7 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// further adds a migration after the existing ones, which records oldest as the oldest version that
-// can use the schema.
+// further appends a migration that records oldest as the oldest version that can use the schema.
 func further(statement string, oldest int) postgres.Option {
 	version := len(postgres.SQL()) + 1
 	return postgres.Migrating(fmt.Sprintf("%s;\ninsert into storageapi.versions (version, oldest) values (%d, %d);\n", statement, version, oldest))
@@ -102,8 +101,8 @@ func TestMigrations_RecordOldestVersion(t *testing.T) {
 	}
 }
 
-// A migration that waits for a long transaction blocks others only briefly at a time, and is
-// applied after the transaction.
+// A migration that waits for a long transaction blocks other transactions only briefly at a time.
+// It is applied after the transaction has ended.
 func TestMigrate_LongTransaction_BlocksOthersBriefly(t *testing.T) {
 	p := pool(t)
 	name, option := migratedSchema(t)

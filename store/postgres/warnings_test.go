@@ -13,8 +13,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A new service logs a warning about settings with which the database may lose acknowledged
-// commits.
+// A new service logs a warning if the database's settings may lose acknowledged commits.
 func TestNew_DatabaseMayLoseCommits_Warns(t *testing.T) {
 	option := inSchema(t)
 	settings := func(commit, sync string) *pgxpool.Pool {

@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// watchConns is the size of the pool from which on a connection listens for changes of keys: two
-// connections may listen, and two are left.
+// watchConns is the minimum size of a pool in which a connection listens for changes of keys: up to
+// two connections listen, and two are left for other work.
 const watchConns = 4
 
-// keysChannel is the channel for changes of keys. A process can listen without delivering.
+// keysChannel returns the channel for changes of keys. A process may listen to it without
+// delivering.
 func (s *Store) keysChannel() string { return "storageapi:" + s.options.schema }
 
 // keyChanged notifies other processes after a change of a key, or of all keys of the account if id

@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// A watched change is what WatchKeys reports.
+// A watched is a change that WatchKeys reports.
 type watched struct{ account, id string }
 
 // watches makes a store watch keys until the test ends.
@@ -80,7 +80,7 @@ func TestWatchKeys_AnotherProcessChangesKeys_ReportsThem(t *testing.T) {
 	<-endedElsewhere
 }
 
-// revocations starts requests on one process, whose keys another process revokes.
+// revocations starts requests on one process and revokes their keys on another.
 type revocations struct {
 	testing.TB
 	ours, theirs *apikeys.KeyService
@@ -111,7 +111,8 @@ func newRevocations(t testing.TB, options ...postgres.Option) *revocations {
 	return r
 }
 
-// start starts a request of a new key, and returns a channel for the cause of its end.
+// start creates a key and starts a request with it. The channel receives the reason for which the
+// request ends.
 func (r *revocations) start(account string) (id string, cause <-chan error) {
 	r.Helper()
 	key, token, err := r.theirs.Create(r.Context(), account, apikeys.CreateParams{Name: "k", Scopes: scopes.All()})
@@ -176,8 +177,8 @@ func TestWatchKeys_ChangedByAnotherProcess_EndsRequests(t *testing.T) {
 	}
 }
 
-// BenchmarkWatchKeys measures the time from a deletion's return to the end of a request in another
-// process, with notifications and without.
+// BenchmarkWatchKeys measures the time from the return of a key's deletion to the end of a request
+// in another process, with and without notifications.
 func BenchmarkWatchKeys(b *testing.B) {
 	for name, options := range map[string][]postgres.Option{"notified": nil, "polling": {postgres.PollOnly()}} {
 		b.Run(name, func(b *testing.B) {

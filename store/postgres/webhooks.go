@@ -67,8 +67,8 @@ func (s *Store) webhook(r *webhookRow) (w driver.Webhook, err error) {
 	return w, nil
 }
 
-// values are the values of webhookColumns from url on, without created_at and version. unknown are
-// packed fields that this version does not know.
+// values returns the values of webhookColumns from url on, except created_at and version. unknown
+// has the packed fields that this version does not know.
 func (s *Store) values(w *driver.Webhook, unknown []byte) []any {
 	return []any{
 		w.URL, texts(w.Events), w.Active, string(w.OffReason), stored(w.ProvenAt), stored(w.FailingSince), stored(w.WarnedAt),
@@ -101,7 +101,7 @@ var (
 	deleteWebhook = query("delete_webhook")
 )
 
-// row are the values of insertWebhook.
+// row returns the arguments of insertWebhook.
 func (s *Store) row(w *driver.Webhook) []any {
 	return append([]any{w.Account, w.ID, utc(w.CreatedAt)}, s.values(w, nil)...)
 }

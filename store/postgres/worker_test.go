@@ -21,7 +21,7 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// workerEnv, if set to a connection string, makes a process of the test binary a worker.
+// workerEnv, if set to a connection string, makes the test binary run as a worker.
 // TestNodesOfTheLastRelease runs the test binaries of older releases this way, so this protocol
 // must not change.
 const workerEnv = "STORAGEAPI_TEST_WORKER"
@@ -33,7 +33,7 @@ func workedAccount(i int) string { return fmt.Sprintf("acct_wh_%06d", i%worked) 
 
 // workAs uses all parts of a store until ctx ends: it publishes, claims and settles; creates,
 // verifies, rotates, lists and deletes keys; lists deliveries and changes webhooks. It calls tell
-// for each acknowledged event; the event ids contain name. Any error ends it.
+// for each acknowledged event; the event ids contain name. It returns after any error.
 func workAs(ctx context.Context, s *postgres.Store, name string, tell func(account, event string)) error {
 	for i := 0; ctx.Err() == nil; i++ {
 		if err := workOnce(context.WithoutCancel(ctx), s, name, i, tell); err != nil {

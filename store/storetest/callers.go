@@ -18,12 +18,13 @@ func keyOf(account, id, value string) driver.Key {
 
 func valueHash(value string) driver.Hash { return driver.Hash{Sum: sha256.Sum256([]byte(value))} }
 
-// by returns the options of a creation that is requested with the token value of a key.
+// by returns options for a creation that was requested with the token value of the key keyID.
+// replaced means that a rotation had already replaced this value.
 func by(keyID, value string, replaced bool) driver.CreateOptions {
 	return driver.CreateOptions{By: auth.NewCredential(keyID, valueHash(value).Sum, replaced)}
 }
 
-// rotate gives a key a new token.
+// rotate gives a key the new token value.
 func (t *tester) rotate(account, id, value string) {
 	t.Helper()
 	_, err := t.store.UpdateKey(t.Context(), account, id, func(key *driver.Key, _ *audit.Entry) error {

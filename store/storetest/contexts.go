@@ -12,7 +12,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// fillForEveryMethod stores the records that everyMethod uses, and returns a claimed task to settle.
+// fillForEveryMethod stores the records that everyMethod uses, and returns a claimed task to
+// settle.
 func (t *tester) fillForEveryMethod() Task {
 	t.Helper()
 	t.createKeys(newKey("acct", "key"))
@@ -27,8 +28,8 @@ func (t *tester) fillForEveryMethod() Task {
 	return task
 }
 
-// everyMethod calls every method of s, with arguments with which it would succeed, and returns the
-// method names and their errors.
+// everyMethod calls every method of s with valid arguments, and returns the method names and their
+// errors.
 func everyMethod(ctx context.Context, s store.Store, task Task) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		methods := []calledMethod{
@@ -107,7 +108,7 @@ func everyMethod(ctx context.Context, s store.Store, task Task) iter.Seq2[string
 	}
 }
 
-// A calledMethod is a method and a call of it that would succeed.
+// A calledMethod is the name of a method and a call with valid arguments.
 type calledMethod struct {
 	name string
 	call func() error

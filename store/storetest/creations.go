@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A creator creates and deletes records of one kind. It lets the same tests run for CreateKey and
+// A creator creates and deletes records of one kind. The same tests use it for CreateKey and
 // CreateWebhook, which have the same contract for options.
 type creator struct {
 	create      func(t *tester, account, id string, options driver.CreateOptions) error
@@ -61,7 +61,7 @@ func keyOptions(run runner) {
 	keyCreator.callers(run)
 }
 
-// deletedRequesters tests that DeleteKey removes the requests that the key made.
+// deletedRequesters tests that DeleteKey removes the requests that were made with the key.
 func deletedRequesters(run runner) {
 	run("forgets only the requests that the key has made", func(t *tester) {
 		for _, id := range []string{"gone", "stays"} {
@@ -108,13 +108,13 @@ func webhookOptions(run runner) {
 	webhookCreator.callers(run)
 }
 
-// request returns options with this idempotency key, a fingerprint made from sum, and a TTL of an
-// hour.
+// request returns options with the idempotency key name, a fingerprint made from sum, and a TTL of
+// an hour.
 func request(name string, sum byte) driver.CreateOptions {
 	return driver.CreateOptions{IdempotencyKey: name, Fingerprint: [32]byte{sum}, IdempotencyTTL: time.Hour}
 }
 
-// wantRepeated checks that err is the error of a request that repeats the creation of id.
+// wantRepeated checks that err is the error for repeating the request that created id.
 func (c creator) wantRepeated(t *tester, err error, id string, sum byte) {
 	t.Helper()
 	repeated := duplicateOf(err)
@@ -297,8 +297,7 @@ func (c creator) requests(run runner) {
 			time.Sleep(10 * brief.IdempotencyTTL)
 		}
 
-		// From here on new requests count, and earlier requests count as long as the store
-		// remembers them.
+		// From here on new requests count, and earlier requests count until the store forgets them.
 		brief.IdempotencyTTL = time.Hour
 		created := 0
 		for err := error(nil); err == nil && created <= 3; created++ {

@@ -17,14 +17,14 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A cut is a step that a test interrupts by the end of its context, by Close, or by a failed
-// commit.
+// A cut is a step that a test interrupts by ending its context, by closing the store, or by making
+// its commit fail.
 type cut struct {
 	name string
 	do   func(ctx context.Context, s store.Store) error
 	done func(t *tester) bool // reports whether the store shows the step as done
 
-	err error // the error that do returned
+	err error // the result of do
 }
 
 var errStale = errors.New("the result is stale")
@@ -210,8 +210,8 @@ func (t *tester) check(list []*cut) (done, not, unknown int) {
 }
 
 // cutShort starts half of the steps at once and the others spread over the given duration. Most of
-// their contexts end within that duration. Part way through it calls meanwhile. It returns when all
-// steps have returned.
+// their contexts end within that duration. cutShort calls meanwhile part way through it, and
+// returns when all steps have returned.
 func (t *tester) cutShort(list []*cut, within time.Duration, meanwhile func()) {
 	var group sync.WaitGroup
 	for i, c := range list {
@@ -353,8 +353,8 @@ func cutting(run runner) {
 	})
 }
 
-// durableCuts tests that acknowledged steps survive a restart, and that failed steps leave nothing,
-// while contexts end and the store is closed.
+// durableCuts cuts steps short by ending their contexts and closing the store. It tests that after
+// a restart acknowledged steps are complete and failed steps have left nothing.
 func durableCuts(reopened func(name string, before, after func(*tester))) {
 	for i, within := range []time.Duration{time.Millisecond, 4 * time.Millisecond, 16 * time.Millisecond, 64 * time.Millisecond} {
 		var list []*cut

@@ -86,7 +86,7 @@ func deliver(run runner) {
 		stored.Store(n)
 		end := time.Now().Add(eventTimeout)
 		inParallel(goroutines, func(i int) {
-			// Steps must run while Deliver reads the backlog, however late it begins to.
+			// Steps must run while Deliver reads the backlog, even if Deliver begins late.
 			for j := 0; j < each || len(f.seen()) == 0 && time.Now().Before(end); j++ {
 				_, err := t.store.Enqueue(t.Context(), newEvent("acct", numbered(numbered("beside", i), j)))
 				t.wantError("Enqueue", err, nil)

@@ -27,8 +27,8 @@ func (t *tester) erase(account string) store.Receipt {
 	return store.Receipt{}
 }
 
-// fillAccount stores records of every kind in an account, and returns a task for one of its
-// deliveries, which is claimed.
+// fillAccount stores records of every kind in an account, claims one of its deliveries, and returns
+// the task.
 func (t *tester) fillAccount(account string) Task {
 	t.Helper()
 	id := func(name string) string { return name + " of " + account }
@@ -77,7 +77,7 @@ func (t *tester) fillAccount(account string) Task {
 	return leased
 }
 
-// filled returns the receipt for erasing an account that fillAccount has filled.
+// filled returns the expected receipt of erasing an account that fillAccount has filled.
 func (t *tester) filled() store.Receipt {
 	return store.Receipt{Keys: 2, Webhooks: 2, Events: 6, Deliveries: 11, Recoveries: 1, Alerts: 2, DedupKeys: 2, IdempotencyKeys: 2, AuditEntries: 2}
 }

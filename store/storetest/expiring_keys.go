@@ -142,5 +142,5 @@ func expiringKeys(run runner) {
 	})
 }
 
-// millis returns the time n milliseconds after the constant time some.
+// millis returns the time some plus n milliseconds.
 func millis(n int) time.Time { return some.Add(time.Duration(n) * time.Millisecond) }

@@ -47,7 +47,7 @@ func (t *tester) failed(query driver.DeliveryQuery) []string {
 
 // failedDeliveries tests ListDeliveries with query.Failed.
 func failedDeliveries(run runner) {
-	// wantFailed lists failed deliveries in pages of several sizes.
+	// wantFailed checks the list of failed deliveries, read in pages of several sizes.
 	wantFailed := func(t *tester, events ...string) {
 		t.Helper()
 		for _, limit := range []int{1, 2, 99} {
@@ -165,7 +165,7 @@ func failedDeliveries(run runner) {
 				wantSame(t, "already listed, or no longer failed: "+id, seen[id] || left[id], false)
 				seen[id] = true
 			}
-			for _, id := range []string{all[i], all[n-1-i]} { // one is already listed, the other not yet
+			for _, id := range []string{all[i], all[n-1-i]} { // the first is already listed, the second not yet
 				t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, audit.Entry{}))
 				t.end(driver.Deliver)
 				left[id] = true

@@ -16,8 +16,8 @@ type FailingStore struct {
 	// Fail makes some or all commits fail from now on.
 	Fail func()
 
-	// Mend makes commits succeed again and returns a working store. If the store was closed or is
-	// read-only, that is a reopened store.
+	// Mend lets commits succeed again and returns a working store, which Mend reopens if it was
+	// closed or is read-only.
 	Mend func() store.Store
 }
 

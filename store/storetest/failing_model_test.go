@@ -30,7 +30,8 @@ func newFailingModel(fault string) storetest.FailingStore {
 
 var errDisk = errors.New("disk failed")
 
-// step runs a step of the model and makes it fail while the model is failing.
+// step runs a step of the model. While the model is failing, each call returns errDisk, and only
+// every second step is done.
 func (m *failingModel) step(step func() error) error {
 	if !m.failing.Load() {
 		return step()

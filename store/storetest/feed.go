@@ -95,7 +95,7 @@ func (f *feed) end() {
 	}
 }
 
-const marker = "marker" // account and webhook of the events that mark publishes
+const marker = "marker" // account and webhook of the events published by mark
 
 // mark publishes an event and waits for its report. When mark returns, the reports of all earlier
 // steps have arrived.
@@ -187,7 +187,7 @@ func (f *feed) only(account, eventID string) (ref driver.DeliveryRef) {
 	return ref
 }
 
-// load returns the state of deliveries, and repeats Load for those that are Unread.
+// load returns the state of deliveries. It repeats Load for Unread deliveries.
 func (f *feed) load(refs ...driver.DeliveryRef) []driver.LoadedDelivery {
 	f.Helper()
 	for end := time.Now().Add(eventTimeout); ; time.Sleep(time.Millisecond) {

@@ -14,9 +14,9 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A model is a minimal store that keeps the contract of driver.Deliveries. It has only the methods
-// that RunDeliveries calls, and a single mutex. If fault is set, it breaks one sentence of the
-// contract.
+// A model is a minimal store that satisfies the contract of driver.Deliveries. It has only the
+// methods that RunDeliveries calls, and a single mutex. If fault is set, it breaks one sentence of
+// the contract.
 type model struct {
 	store.Store // nil
 	fault       string

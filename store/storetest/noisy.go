@@ -18,8 +18,8 @@ const (
 )
 
 // Noisy wraps d and repeats, delays and reorders the reports of Deliver as far as the contract
-// permits. With the wrapper, a scheduler must attempt each delivery as often and as soon as with d
-// itself. No report overtakes an earlier Forget or Trouble.
+// permits. These reports must not change how often or how soon a scheduler attempts each delivery.
+// No report overtakes an earlier Forget or Trouble.
 func Noisy(d driver.Deliveries, seed uint64) driver.Deliveries {
 	return &noisy{Deliveries: d, random: rand.New(rand.NewPCG(seed, 1)), noises: make(map[*noise]bool)}
 }
@@ -95,7 +95,7 @@ func (n *noise) after(l late, report func()) {
 	n.late[&l] = true
 }
 
-// drop discards the delayed reports for which which returns true.
+// drop discards the delayed reports that which selects.
 func (n *noise) drop(which func(*late) bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// No report may be lost or arrive after Deliver has returned, and some must be repeated and late.
+// No report may be lost or arrive after Deliver has returned. Some reports must be repeated, and
+// some must be late.
 func TestNoisy_Reports_AreRepeatedAndReordered(t *testing.T) {
 	const n = 200
 	for seed := range uint64(5) {

@@ -80,7 +80,7 @@ func (t *tester) wantPurged(before driver.Delivery) {
 	wantSame(t, "EventDeliveries", got, before)
 }
 
-// purging tests which payloads Purge removes, and by which clock.
+// purging tests which payloads Purge removes, and which clock it uses.
 func purging(run runner) {
 	run("Now is the clock of publications", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))

@@ -18,13 +18,13 @@ type Recorder struct {
 	mu       sync.Mutex
 	reports  []Report
 	copies   []driver.Webhook // a copy of each reported webhook, made when it was reported
-	changed  chan struct{}    // closed by the next report; nil while no Wait call is blocked
+	changed  chan struct{}    // closed by the next report; nil unless a Wait call is blocked
 	ended    bool
 	underWay map[driver.Group]int
 }
 
-// A Report records one call to a [driver.Scheduler] method. A call that has a list of deliveries
-// makes one Report for each of them. Fields for which the method has no argument are zero.
+// A Report records one call to a [driver.Scheduler] method. A call with a list of deliveries makes
+// one Report for each delivery. Fields for which the method has no argument are zero.
 type Report struct {
 	Method  string                 // for example "Add"
 	Ref     driver.DeliveryRef     // Add, Nudge, Ended; for Webhook and Probe only WebhookID

@@ -54,7 +54,7 @@ func recoveryJobs(run runner) {
 		id := func(i int) string { return numbered("recovery", i) }
 		for i := range driver.MaxRecoveries + 3 {
 			r := newRecovery("acct", "webhook", id(i), driver.Dead)
-			r.CreatedAt = millis(-i) // the store must go by the order of storing, not by CreatedAt
+			r.CreatedAt = millis(-i) // the store must use the order of storage, not CreatedAt
 			t.createRecoveries(r)
 			t.advance(10)
 		}

@@ -52,7 +52,7 @@ func (f *feed) settled(account, eventID string, outcome driver.Effect) driver.De
 	return ref
 }
 
-// reportedDeliveries tests the reports by all methods that make deliveries pending.
+// reportedDeliveries tests the reports of all methods that make deliveries pending.
 func reportedDeliveries(run runner) {
 	test := fed(run)
 

@@ -13,7 +13,7 @@ import (
 // [audit.MaxRoutine].
 const slack = 1000
 
-// renames returns n audit entries for changes of a key's name, numbered from from.
+// renames returns n audit entries for changes of a key's name. Their numbers begin with from.
 func renames(account, key string, from, n int) (list []audit.Entry) {
 	for i := range n {
 		renamed := newAuditEntry(account, fmt.Sprintf("rename_%s_%06d", key, from+i))
@@ -43,8 +43,8 @@ func routineAuditEntries(run runner) {
 		n.Action, n.Target, n.Pending = audit.KeyCreated, audit.Target{Kind: audit.TargetKey, ID: key}, false
 		return n
 	}
-	// wantLatest checks that got holds least to most entries, and that these are the latest entries
-	// of all, newest first.
+	// wantLatest checks that got holds between least and most entries, and that these are the
+	// latest entries of all, newest first.
 	wantLatest := func(t *tester, got, all []string, least, most int) {
 		t.Helper()
 		if len(got) < least || len(got) > most {

@@ -459,7 +459,7 @@ func transferAuditEntries(run transferRunner) {
 			}
 		}
 		for i, account := range []string{"acct", "other", "acct", "", "acct", "other"} {
-			// The order of storing differs from the order of IDs.
+			// The order of storage differs from the order of IDs.
 			added, err := src.store.AddAuditEntries(src.Context(), []audit.Entry{entry(account, numbered("ntc", 9-i), i%3 > 0)})
 			src.must(err)
 			wantSame(src, "added", added, 1)

@@ -16,7 +16,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// some is a time that is not a whole second, because a faulty store could drop the milliseconds.
+// some is a time with milliseconds, which a faulty store could drop.
 var some = time.Date(2031, 4, 5, 6, 7, 8, int(9*time.Millisecond), time.UTC)
 
 // same holds the options for comparing stored values with returned values.
@@ -127,7 +127,7 @@ func attemptOf(task Task) driver.Attempt {
 	}
 }
 
-// at returns the time that is minutes after the constant time some.
+// at returns the time some plus the given number of minutes.
 func at(minutes time.Duration) time.Time { return some.Add(minutes * time.Minute) }
 
 // settlement returns a settlement of a task.

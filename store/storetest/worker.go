@@ -14,7 +14,7 @@ import (
 
 // A Worker claims and settles the deliveries reported by a store. It is a minimal
 // [driver.Scheduler] for tests of stores, without limits, round robin or leases. A claimed delivery
-// is in flight until it is settled, released or forgotten. The methods of a Worker are safe for
+// is in flight until it is settled, postponed or forgotten. The methods of a Worker are safe for
 // concurrent use.
 type Worker struct {
 	store  store.Store
@@ -49,21 +49,21 @@ type Settlement struct {
 	Effect     driver.Effect    // Retry, Deliver, GiveUp or Postpone
 	Attempt    driver.Attempt   // unused with Postpone
 	RetryAfter time.Duration    // used with Retry and Postpone
-	Deactivate driver.OffReason // why the webhook is disabled; empty: it is not; ignored with Postpone
+	Deactivate driver.OffReason // reason for disabling the webhook; empty keeps it active; unused with Postpone
 }
 
-// An underWay is a claimed delivery.
+// An underWay holds the worker's state of a claimed delivery.
 type underWay struct {
 	last    driver.PendingDelivery // the last report
 	attempt int                    // number of the attempt; 0 while the delivery is being loaded
-	again   bool                   // reported since the claim, so not finished after a result
+	again   bool                   // reported again since the claim, so still pending after its result
 }
 
 // A workerRun is one call of Deliver, and the scheduler passed to it.
 type workerRun struct {
 	worker   *Worker
 	cancel   context.CancelFunc
-	loaded   chan struct{} // closed when all stored deliveries are reported, or on trouble
+	loaded   chan struct{} // closed when all stored deliveries are reported, or Trouble reports an error
 	isLoaded bool
 	returned chan struct{} // closed after err is set
 	err      error
@@ -81,8 +81,8 @@ func NewWorker(s store.Store) *Worker {
 
 var workers sync.Map // the *Worker of each open store for which WorkerOf was called
 
-// WorkerOf returns the worker of the store, and always the same worker for the same store. The
-// worker ends when the store is closed.
+// WorkerOf returns the worker of the store. It always returns the same worker for the same store.
+// The worker ends when the store is closed.
 func WorkerOf(s store.Store) *Worker {
 	if w, ok := workers.Load(s); ok {
 		return w.(*Worker)
@@ -143,8 +143,8 @@ func (w *Worker) drop(run *workerRun) error {
 
 // Claim returns at most n deliveries that are due, of the webhooks with the given IDs or, if none
 // are given, of all webhooks. It first waits until the store has reported all stored deliveries.
-// Deliveries that returned calls have made pending are included. Deliveries with First come first
-// and deliveries with Recovered come last; each of the three parts is ordered by due time.
+// The result includes deliveries that completed calls have made pending. Deliveries with First come
+// first, deliveries with Recovered come last, and each of the three groups is ordered by due time.
 func (w *Worker) Claim(ctx context.Context, n int, webhookIDs ...string) ([]Task, error) {
 	run, err := w.begin(ctx)
 	if err != nil {
@@ -337,8 +337,8 @@ func (w *Worker) Postpone(tasks ...Task) {
 	}
 }
 
-// maxDecisions is how many times a call recomputes the health of a webhook that changes
-// concurrently.
+// maxDecisions is the maximum number of times that a call recomputes the health of a webhook that
+// changes concurrently.
 const maxDecisions = 32
 
 // Settle ends claims, and stores their results and the resulting health of the webhooks. It returns
@@ -452,7 +452,7 @@ func (w *Worker) conflicting(ctx context.Context, of map[string][]*Settlement, c
 	return again
 }
 
-// stored applies a stored health change to the known webhook.
+// stored applies a stored health change to the worker's copy of the webhook.
 func (w *Worker) stored(change driver.HealthChange) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -464,8 +464,8 @@ func (w *Worker) stored(change driver.HealthChange) {
 }
 
 // Backlog counts the pending deliveries of one webhook or, if webhookID is empty, of all webhooks.
-// It adds the deliveries that the worker knows, if they are still pending in the store, and the
-// deliveries that the store has not reported.
+// The count consists of the deliveries that the worker knows and that are still pending in the
+// store, and of the deliveries that the store has not reported.
 func (w *Worker) Backlog(ctx context.Context, webhookID string) (driver.Backlog, error) {
 	b, err := w.source.Unreported(ctx, webhookID)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 // empty list.
 type waitingList struct {
 	all    map[driver.DeliveryRef]*waiting
-	lines  [3]line               // First, then neither, then Recovered, as claimed
+	lines  [3]line               // in the order of claims: with First, with neither, with Recovered
 	parked map[string][]*waiting // deliveries to webhooks that are inactive or on hold, by webhook
 }
 
-// A waiting is a delivery in the list.
+// A waiting is a delivery in a waitingList.
 type waiting struct {
 	driver.PendingDelivery
 	line  int // index in lines; -1 if parked

@@ -20,12 +20,12 @@ var ErrDiffer = errors.New("the stores differ")
 
 // CopyOptions are options of [Copy]. The zero CopyOptions works.
 type CopyOptions struct {
-	// After is the Position of an earlier copy from the same source to the same target, to resume
-	// it; if empty, start from the beginning. Without it a repeated copy only takes longer.
+	// After resumes an earlier copy from the same source to the same target at a Position that it
+	// reported. Empty means to start from the beginning, which only takes longer.
 	After string
 
-	// PageSize is how many records are exported and imported at a time: 1 to 10,000. Larger pages
-	// need fewer commits and more memory. Default: 1,000.
+	// PageSize is the number of records that are exported and imported at a time: 1 to 10,000.
+	// Larger pages need fewer commits and more memory. Default: 1,000.
 	PageSize int
 
 	// Progress is called after each copied or compared page, never concurrently. It must be quick,
@@ -43,7 +43,7 @@ type Progress struct {
 	Comparing bool // all records are copied, and Copy now compares both sides
 
 	// Records is the number of records that this call has copied or, with Comparing, the number of
-	// records of the source that it has counted. Kind is the kind of the last record.
+	// source records that it has counted. Kind is the kind of the last record.
 	Records int
 	Kind    Kind
 
@@ -52,8 +52,8 @@ type Progress struct {
 }
 
 // Copy copies all records of the source to the target in one pass, then compares both and returns
-// the counts and checksums of each kind. Times that are in the future for the source may differ in
-// the target. Copy works between any two stores, in either direction.
+// the counts and checksums of each kind. Times that lie in the future may differ in the target.
+// Copy works between any two stores, in either direction.
 //
 // During a copy nothing else may use either store: stop the host, and open both stores without a
 // Handler. The target must be empty or hold only records of an earlier, incomplete copy; other
@@ -80,7 +80,7 @@ func Copy(ctx context.Context, target, source Store, options CopyOptions) (Summa
 		return nil, fmt.Errorf("copy: %w", err)
 	}
 	sums, err := compare(ctx, target, source, &options, time.Time{})
-	if errors.Is(err, ErrDiffer) { // perhaps only in future times, see [NoLater]
+	if errors.Is(err, ErrDiffer) { // perhaps only times in the future differ, see [NoLater]
 		if _, again := compare(ctx, target, source, &options, time.Now().Add(-recent)); !errors.Is(again, ErrDiffer) {
 			err = again
 		}
@@ -137,8 +137,8 @@ func copyPages(ctx context.Context, target, source Store, options *CopyOptions) 
 	return context.Cause(ctx)
 }
 
-// recent is longer than any copy takes, so that compare can ignore all times that the target has
-// replaced because they were in the future.
+// recent is the age of the oldest times that the second comparison ignores. It is longer than any
+// copy takes, so that all times that the target has replaced as future times are ignored.
 const recent = 48 * time.Hour
 
 // compare summarizes both sides concurrently and compares them. It ignores publication and request
@@ -175,8 +175,8 @@ func compare(ctx context.Context, target, source Store, options *CopyOptions, si
 	return sums, sums.Compare(copied)
 }
 
-// summarize works like Summarize, reads pages of size records, and calls each with every page. It
-// ignores publication and request times at or after since; if since is zero, it ignores none.
+// summarize works like Summarize. It reads pages of size records, and calls each with every page.
+// It ignores publication and request times at or after since; if since is zero, it ignores none.
 func summarize(ctx context.Context, s Store, account string, size int, since time.Time, each func(Page)) (Summary, error) {
 	sums := make(Summary)
 	for page, err := range Pages(ctx, s, account, size) {

@@ -224,7 +224,7 @@ func TestCopy_Fails_ReturnsError(t *testing.T) {
 	}
 }
 
-// A shifted store exports its last event with to as its publication time.
+// A shifted store exports its last event with a changed publication time.
 type shifted struct {
 	transfer.Store
 	to time.Time

@@ -23,8 +23,8 @@ type Filler struct {
 const maxExamined = 1 << 16
 
 // Fill returns a page of Export. It calls rows for each kind in turn until the page is full. rows
-// must begin after the row that it gets in after, or with the first row if that is nil, and must
-// call Add, Unreadable or Skip for each row of the kind in ascending order until one of them
+// must begin after the row named by its parameter after, or with the first row if after is nil, and
+// must call Add, Unreadable or Skip for each row of the kind in ascending order until one of them
 // returns false.
 func Fill(after string, limit int, rows func(f *Filler, kind Kind, after []byte) error) (Page, error) {
 	f := &Filler{limit: limit}

@@ -30,7 +30,7 @@ func AppendRecord(b []byte, r Record) ([]byte, error) {
 }
 
 // ParseRecord parses a line made by AppendRecord. It rejects unknown kinds and fields. The error
-// wraps ErrRecord. Of the line it contains only field names, so it reveals no secret.
+// wraps ErrRecord. It quotes only field names from the line, so it reveals no secret.
 func ParseRecord(b []byte) (Record, error) {
 	var l line
 	if err := decode(b, &l); err != nil {

@@ -42,7 +42,7 @@ type Key struct {
 	UsedAt time.Time
 }
 
-// A listedKey is a Key with a list of its fields.
+// A listedKey is a Key whose Fields method visits its fields.
 type listedKey Key
 
 func (r *listedKey) Fields(w *fields.Walk) {
@@ -50,7 +50,7 @@ func (r *listedKey) Fields(w *fields.Walk) {
 	fields.Time(w, "usedAt", fields.Placed, 0, &r.UsedAt)
 }
 
-// A Webhook is a webhook with its secrets and its health.
+// A Webhook is a [driver.Webhook], including its secrets and health.
 type Webhook struct {
 	driver.Webhook
 }
@@ -85,7 +85,7 @@ type Scan struct {
 	State []byte // not empty
 }
 
-// An Event is an event with its deliveries.
+// An Event is a [driver.EncodedEvent] with its deliveries.
 type Event struct {
 	driver.EncodedEvent // Body is nil if NoBody
 
@@ -98,8 +98,8 @@ type Event struct {
 	Deliveries []Delivery
 }
 
-// A Delivery is an event's delivery to a webhook. Unless it is pending, the webhook may no longer
-// exist.
+// A Delivery is an event's delivery to a webhook. If the delivery is not pending, the webhook may
+// no longer exist.
 type Delivery struct {
 	WebhookID string
 	State     driver.DeliveryState
@@ -123,7 +123,7 @@ type Delivery struct {
 	Wait        time.Duration
 }
 
-// A Recovery is a recovery with its progress.
+// A Recovery is a [driver.Recovery] with the event at which it continues.
 type Recovery struct {
 	driver.Recovery
 
@@ -194,8 +194,8 @@ func (r *Recovery) Owner() string { return r.Account }
 // Owner returns the account, or "" if the audit entry belongs to the store.
 func (r *AuditEntry) Owner() string { return r.Account }
 
-// NoLater returns at, but at most an hour after now: a later time comes from a clock that was
-// ahead.
+// NoLater returns at, or an hour after now if at is later than that, because such a time comes from
+// a clock that was ahead.
 func NoLater(at, now time.Time) time.Time {
 	if latest := now.Add(time.Hour); at.After(latest) {
 		return latest

@@ -11,9 +11,10 @@ import (
 // ErrPosition is returned by [Store.Export] if after is not a position of this store.
 var ErrPosition = errors.New("position does not belong to an export of this store; start without a position")
 
-// ErrConflict is wrapped by the error of [Store.Import] if another key in the store has a hash of
-// an imported key, if another account has a webhook or recovery with an imported ID, or if a
-// webhook already has another unfinished recovery. The error names the record.
+// ErrConflict is wrapped by the error of [Store.Import] if an imported record clashes with a record
+// in the store: another key has one of the same hashes, another account has a webhook or recovery
+// with the same ID, or the webhook already has a different unfinished recovery. The error names the
+// record.
 var ErrConflict = errors.New("belongs to another record in this store")
 
 // ErrRecord is wrapped by the error for a record that is malformed or cannot be imported. The error
@@ -32,8 +33,8 @@ type Store interface {
 	Accounts(ctx context.Context, after string, limit int) ([]string, error)
 
 	// Export returns a page of the account's records, or of the records of all accounts and of the
-	// store itself if account is empty. after is the Next of the previous page; empty means the first
-	// page. Positions survive a restart.
+	// store itself if account is empty. after is the Next of the previous page; empty means the
+	// first page. A position remains valid after a restart.
 	//
 	// Records are in an order in which they can be imported: webhooks before events, events in the
 	// order in which they were stored, recoveries after events. If nothing writes to the store, the
@@ -53,19 +54,20 @@ type Store interface {
 	// idempotency key; or a state of the scan. Import never merges records.
 	//
 	// Imported events sort after the existing ones, in the given order, and keep their PublishedAt,
-	// which determines when they are purged. A store that already had events may purge imported
-	// events later, after the events that it had before. Events enqueued after the import are not
-	// published before the imported events, unless the imported times are hours ahead of the clock.
-	// Therefore Import limits a PublishedAt, and the time of a [Request], to an hour in the future,
-	// see [NoLater]. A pending delivery is due when its Wait has passed after the import. If no
-	// attempt was made since the delivery became pending, a store may make it due at once.
+	// which determines when they are purged. If the store already had events, it may purge the
+	// imported events later, after its earlier events. Events enqueued after the import do not get
+	// an earlier PublishedAt than the imported events, unless the imported times are hours ahead of
+	// the clock. Therefore Import limits a PublishedAt, and the time of a [Request], to an hour in
+	// the future, see [NoLater]. A pending delivery is due when its Wait has passed after the
+	// import. If no attempt was made since the delivery became pending, a store may make it due at
+	// once.
 	Import(ctx context.Context, records []Record) error
 }
 
 // A Page is a part of an export.
 type Page struct {
 	// Records holds at most limit records, of about 4 MiB in total. A page may hold fewer records,
-	// even none, although more follow.
+	// even none, and still have a Next.
 	Records []Record
 
 	// Next is the position of the next page; empty if there is none.

@@ -14,7 +14,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// The kinds that count parts of events. These parts are no separate records, so the checksums of
+// The kinds that count parts of events. These parts are not separate records, so the checksums of
 // events cover them.
 const (
 	CountPending  Kind = "event/pending"  // pending deliveries

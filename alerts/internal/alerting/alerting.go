@@ -29,7 +29,7 @@ func Ratio(level uint32) float64 { return float64(level) / Reached }
 
 // A Policy holds the settings that decide when a report causes an alert.
 type Policy struct {
-	threshold  uint64          // default for subscribers; 0: none
+	threshold  uint64          // default for subscribers; 0 means none
 	hysteresis uint64          // a low balance recovers at threshold + hysteresis
 	levels     []uint32        // ascending; the last is Reached
 	leads      []time.Duration // ascending

@@ -23,7 +23,7 @@ func TestLead_SeveralLeads_ReturnsShortestThatHasBegun(t *testing.T) {
 }
 
 // A report needs the subscribers only if the balance crosses a threshold, or differs too much from
-// the stored one.
+// the stored balance.
 func TestReportBalance_NoThresholdCrossed_DoesNotLoadSubscribers(t *testing.T) {
 	p := testPolicy()
 	loads := 0

@@ -10,7 +10,7 @@ import (
 // A Subscriber is a webhook that subscribes to low balances.
 type Subscriber struct {
 	ID        string
-	Threshold uint64 // 0: the policy's threshold
+	Threshold uint64 // 0 means the policy's threshold
 }
 
 // A BalanceDecision is the result of a balance report.
@@ -20,16 +20,16 @@ type BalanceDecision struct {
 	Low        []LowBalance // the subscribers to notify, in order
 }
 
-// A LowBalance is a subscriber to notify that the balance is below its threshold.
+// A LowBalance is a notification for a subscriber that the balance is below its threshold.
 type LowBalance struct {
 	ID                 string
 	Balance, Threshold uint64
 }
 
-// ReportBalance evaluates a balance report. It notifies a subscriber once when the balance is
-// below its threshold, and again only after the balance has recovered. Set due if subscribers
-// have changed since the state was stored. subscribers must return all subscribers, ascending by
-// ID. It is called only if the report may affect one of them.
+// ReportBalance evaluates a balance report. It notifies a subscriber once when the balance is below
+// its threshold, and again only after the balance has recovered. due must be set if subscribers
+// have changed since the state was stored. ReportBalance calls subscribers only if the report may
+// affect a subscriber; the function must return all subscribers, ascending by ID.
 func (p *Policy) ReportBalance(state []byte, due bool, balance uint64, subscribers func() []Subscriber) BalanceDecision {
 	s, notified, known := parseBalance(state)
 	switch {
@@ -94,9 +94,9 @@ func plus(a, b uint64) uint64 {
 type balanceState struct {
 	balance uint64 // last reported
 
-	// Under these settings, a report from low to high changes only the balance, since no threshold
-	// lies in this range. The range extends at most a 64th of the balance in each direction. A
-	// deferrable report within it need not be written at once.
+	// Under these settings, a report of a balance from low to high changes only the balance,
+	// because no threshold lies in this range. The range extends by at most a 64th of the balance
+	// in each direction. A deferrable report within it need not be written at once.
 	low, high             uint64
 	threshold, hysteresis uint64
 

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// MaxPeriodAhead is how long before its beginning a month or day may be reported. Some hosts
-// report the coming period, and some name a month by its end.
+// MaxPeriodAhead is how long before its start a month or day may be reported. Some hosts report the
+// coming period, and some name a month by its end.
 const MaxPeriodAhead = 45 * 24 * time.Hour
 
-// checkPeriod validates a new period against the previous one, which may be empty. It returns ""
-// or a message. Without this check, a single period that sorts after all future ones would
-// suppress all later alerts of the account, unnoticed.
+// checkPeriod validates a new period against the previous one, which may be empty. It returns "" or
+// a message. Without this check, a single period that sorts after all future ones would silently
+// suppress all later alerts of the account.
 func checkPeriod(period, previous string, now time.Time) (refused string) {
 	switch {
 	case isFarAhead(period, now):

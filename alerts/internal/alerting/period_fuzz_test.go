@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// For any two periods: an accepted period does not block later periods of the same form, and is
-// not far ahead.
+// FuzzPeriods checks for any two periods that an accepted period is not far ahead and does not
+// block later periods of the same form.
 func FuzzPeriods(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"2026-11", "2026-12"}, {"2026-11", "2026-9"}, {"2099-01", "2026-12"}, {"2026-11-20", "2026-11-21"}, {"week 1", "week 2"},

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ScanClaim is how long a step of a scan prevents other processes from scanning.
+// ScanClaim is how long each step of a scan keeps other processes from scanning.
 const ScanClaim = time.Minute
 
 // A Scan is the progress of a scan for expiring files.
@@ -25,7 +25,7 @@ func (s *Scan) Wait(now time.Time, interval time.Duration) time.Duration {
 	return min(s.Claim.Sub(now), ScanClaim)
 }
 
-// Start claims the unfinished scan, or a new one if the last is done.
+// Start claims the unfinished scan, or a new scan if the last one is done.
 func (s Scan) Start(now time.Time) Scan {
 	if s.Done {
 		s = Scan{Begun: now}

@@ -20,8 +20,8 @@ type UsageDecision struct {
 	Levels []uint32 // to notify, ascending
 }
 
-// ReportUsage evaluates a usage report. Each level is notified once per period, and again if the
-// limit is raised. A report of an earlier period changes nothing. If the period is invalid,
+// ReportUsage evaluates a usage report. It notifies about each level once per period, and again if
+// the limit is raised. A report of an earlier period changes nothing. If the period is invalid,
 // refused is the reason and the state does not change. now is called only if the period differs
 // from the previous one.
 func (p *Policy) ReportUsage(state []byte, u Usage, now func() time.Time) (d UsageDecision, refused string) {
@@ -77,7 +77,7 @@ func mark(limit int64, level uint32) uint64 {
 // A usageState is the stored state of an account's reports of bandwidth or transactions.
 type usageState struct {
 	period   []byte // latest reported; empty means none
-	limit    int64  // last reported; 0: unlimited
+	limit    int64  // last reported; 0 means unlimited
 	notified []byte // levels notified in this period under this limit, four bytes each
 }
 

@@ -28,20 +28,21 @@ const (
 	// Maximum size in bytes of the rows in one transaction: bbolt keeps a transaction's changes in
 	// memory.
 	compactBytes = 4 << 20
-	compactFill  = 0.95 // fill of a page, as bbolt's append leaves it
+	compactFill  = 0.95 // fraction of a page to fill, as for appended rows
 )
 
 // errDamagedPages is wrapped by errors for a file with damaged pages.
 var errDamagedPages = fmt.Errorf("%w: damaged", pagefile.ErrSchema)
 
 // Compact writes a copy of the closed file src to the new file dst, with mode 0600. The copy omits
-// free pages, which a file keeps for reuse after a purge; so it contains no deleted or erased
-// data. Compact does not change src. To use the copy, replace src by dst.
+// free pages, which a file keeps for reuse after a purge; so it contains no deleted or erased data.
+// Compact does not change src. To use the copy, replace src with dst.
 //
-// The file dst appears only when it is complete and on disk, even if Compact fails or is killed.
-// The error wraps [fs.ErrExist] if dst exists. It wraps [bolt.ErrLocked] if src is in use: stop
-// the host, or compact a copy made by [bolt.Store.Backup]. It wraps [bolt.ErrSchema] if another
-// program made src, or src has another schema or damaged pages; [Verify] reports such pages.
+// Compact creates dst only when the copy is complete and on disk; if Compact fails or is killed, it
+// creates no dst. If dst already exists, the error wraps [fs.ErrExist]. It wraps [bolt.ErrLocked]
+// if src is in use: stop the host, or compact a copy made by [bolt.Store.Backup]. It wraps
+// [bolt.ErrSchema] if another program made src, or src has another schema or damaged pages;
+// [Verify] reports such pages.
 //
 // Compact takes some 20 MiB of memory, and reads src twice.
 func Compact(dst, src string) (info CompactInfo, err error) {
@@ -123,7 +124,7 @@ func copyRows(path string, from *bbolt.DB) (info CompactInfo, err error) {
 // A compaction copies rows in transactions of about compactBytes each.
 type compaction struct {
 	to   *bbolt.DB
-	tx   *bbolt.Tx // if nil, none is open
+	tx   *bbolt.Tx // nil if no transaction is open
 	size int
 	rows int
 }

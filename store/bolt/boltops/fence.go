@@ -12,13 +12,13 @@ var ErrUnfenced = errors.New("revocations since the backup are unknown")
 // A Fence lists the revocations that a restored file must include. Restore refuses the zero value
 // with [ErrUnfenced]: set at least one of Abandoned, DeletedKeys, RotatedKeys and NothingRevoked.
 type Fence struct {
-	// Abandoned is the path of the replaced file, if it is still readable. Restore then makes a
-	// copy of the abandoned file: keys and webhooks keep their last state, and nothing
-	// acknowledged is lost or sent twice. If the abandoned file was itself restored from an
-	// earlier backup, Restore adds the events that only the backup has. The abandoned file must be
-	// closed; Restore only reads it. Restore refuses an abandoned file with damaged pages, with
-	// [bolt.ErrSchema]. It refuses an abandoned file older than the backup, or the backup itself,
-	// with [ErrUnfenced].
+	// Abandoned is the path of the file that the restored file replaces, if it is still readable.
+	// Restore then copies the abandoned file instead of the backup: keys and webhooks keep their
+	// last state, and nothing acknowledged is lost or sent twice. If the abandoned file was itself
+	// restored from an earlier backup, Restore adds the events that only the backup has. The
+	// abandoned file must be closed; Restore only reads it. If the abandoned file has damaged
+	// pages, the error wraps [bolt.ErrSchema]. If the abandoned file is older than the backup, or
+	// is the backup itself, the error wraps [ErrUnfenced].
 	Abandoned string
 
 	// DeletedKeys are the keys deleted since the backup, according to the host's own records.
@@ -102,8 +102,9 @@ type RestoreInfo struct {
 	MayBeSentTwice, EventsAdded, AccountsErased int
 
 	// Damaged are the first 100 rows that [Verify] finds damaged; MoreDamaged is the number of
-	// further damaged rows. The restored file has them unchanged, with one exception: Restore
-	// deletes keys that cannot be found by ID, because they could not be revoked.
+	// further damaged rows. The restored file has them unchanged, except that Restore deletes
+	// damaged keys that could not be revoked: unreadable keys that the fence lists, and keys that
+	// cannot be found by ID.
 	Damaged     []Problem
 	MoreDamaged int
 }

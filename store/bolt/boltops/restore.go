@@ -22,20 +22,21 @@ import (
 // restoreSuffix is the suffix of the temporary files of Restore.
 const restoreSuffix = ".restoring-"
 
-// Restore makes a file at path from a backup: a copy made by [bolt.Store.Backup], or a plain copy
-// of the closed file. The fence lists what was revoked since the backup; Restore repeats these
-// revocations. No file may exist at path: move the abandoned file aside, and name it in
-// [Fence.Abandoned]. Never open a backup without Restore, since that would make revoked keys valid
-// again and repeat deliveries made since.
+// Restore creates a file at path from a backup, which is a copy made by [bolt.Store.Backup] or a
+// plain copy of the closed file. The fence lists the revocations since the backup; Restore repeats
+// them. No file may exist at path: move the abandoned file aside, and name it in [Fence.Abandoned].
+// Never open a backup without Restore: revoked keys would be valid again, and deliveries made since
+// the backup would be repeated.
 //
 // Restore puts all webhooks on hold, unless the fence has NoHold: publishing works, but nothing is
-// sent until webhooks.WebhookService.Release or ReleaseAll is called. Options are those of
-// [bolt.Open], such as the keys of [bolt.Sealed].
+// sent until webhooks.WebhookService.Release or ReleaseAll is called. Restore passes the options to
+// [bolt.Open], for example [bolt.Sealed].
 //
 // Restore writes the file under another name, "<path>.restoring-…", makes it durable, and renames
-// it. So if the process is killed, path has either no file or the complete one. The next Restore
-// to the same path removes temporary files, even of a Restore that is still running. If Restore
-// returns an error, it has put nothing at path. The error is an error of the system, or it wraps
+// it. So if the process is killed, there is either no file at path or a complete one. The next
+// Restore to the same path removes all temporary files, including the file of a Restore that is
+// still running. If Restore returns an error, it has created no file at path. The error is an error
+// of the system, or it wraps
 //
 //   - [ErrUnfenced] if the fence is incomplete,
 //   - [fs.ErrExist] if path exists,
@@ -44,8 +45,8 @@ const restoreSuffix = ".restoring-"
 //     damage and the fence has RefuseDamaged,
 //   - [signing.ErrSealed] if a file is sealed with a key that was not given.
 //
-// Restore needs disk space for a copy of the file, or of both files if the abandoned file was
-// itself restored since the backup. It takes as much memory as Open.
+// Restore needs disk space for a copy of the file, or for copies of both files if the abandoned
+// file was itself restored since the backup. It takes as much memory as Open.
 func Restore(path, from string, fence Fence, options ...bolt.Option) (RestoreInfo, error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	var info RestoreInfo
@@ -181,10 +182,10 @@ func originOf(tx *bbolt.Tx) (o origin) {
 	return o
 }
 
-// isOlder reports whether the file has an earlier state than the other. An earlier state may
-// contain keys revoked in between. Each file counts the marks of its clock, and marks it before
-// and after each copy, so the counts show the order. A restored file counts separately; then the
-// times of the marks decide.
+// isOlder reports whether the file has an earlier state than the other file. An earlier state may
+// contain keys that were revoked later. The store counts the clock marks in a file, and adds one
+// before and after each copy of the file, so a lower count means an earlier state. A restored file
+// counts separately; if the files are not of the same restore, the times of the last marks decide.
 func (o *origin) isOlder(than *origin) bool {
 	if bytes.Equal(o.restored, than.restored) {
 		return bytes.Compare(o.marks, than.marks) < 0

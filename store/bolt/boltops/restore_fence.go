@@ -40,12 +40,12 @@ type fencer struct {
 	mu       sync.Mutex // guards the counts in info and calls of the fence's Report
 }
 
-// compare refuses an abandoned file that is older than the backup. It also finds the rotated keys
-// whose value differs between the files.
+// compare returns an error if the abandoned file is older than the backup. It also finds the
+// rotated keys whose value differs between the two files.
 func (f *fencer) compare() (err error) {
 	defer recoverDamage(&err)
 	var backup, abandoned origin
-	values := make(map[Ref][]byte) // hashes in the backup of the rotated keys
+	values := make(map[Ref][]byte) // hashes of the rotated keys in the backup
 	err = view(f.from, func(tx *bbolt.Tx) error {
 		backup = originOf(tx)
 		for _, r := range f.fence.RotatedKeys {
@@ -117,7 +117,7 @@ func (f *fencer) run() (err error) {
 
 func rowOf(r Ref) []byte { return record.AccountKey(r.Account, r.ID) }
 
-// hashOf returns the hash of a key, or nil if no such key.
+// hashOf returns the hash of a key, or nil if the key does not exist.
 func hashOf(tx *bbolt.Tx, r Ref) []byte {
 	return record.DecodeAccountRow(tx.Bucket(schema.Accounts).Get(rowOf(r))).Hash
 }
@@ -144,14 +144,14 @@ func (f *fencer) prepare(tx *bbolt.Tx) error {
 		return err
 	}
 	// A cursor from the abandoned file may point to another event in this file. A new cursor key
-	// makes such cursors invalid, so that clients start again from a time.
+	// makes such cursors invalid, so that clients start over from a point in time.
 	salt := cursor.NewKey()
 	return tx.Bucket(schema.Meta).Put(schema.MetaRestored, salt[:])
 }
 
 // deleteDamaged deletes the keys that a store could not delete: unreadable keys that the fence
-// lists, and keys without a row by ID. The values of the latter would be valid, but the host could
-// not name the keys.
+// lists, and keys without a row by ID. Otherwise the values of the latter would be valid, although
+// the host could not name the keys to revoke them.
 func (f *fencer) deleteDamaged(tx *bbolt.Tx) error {
 	if len(f.info.Damaged) == 0 {
 		return nil
@@ -253,7 +253,8 @@ func each[T any](items []T, change func(T) error) error {
 	return errors.Join(errs...)
 }
 
-// found reports a change, unless its object did not exist.
+// found reports a change if err, the result of the change, is nil. It returns err, but ignores
+// [apierr.ErrNotFound].
 func (f *fencer) found(err error, count *int, kind FindingKind, r Ref) error {
 	switch {
 	case errors.Is(err, apierr.ErrNotFound):
@@ -329,8 +330,8 @@ func (f *fencer) addEvents(ctx context.Context) error {
 	return nil
 }
 
-// isNew reports whether the restored file lacks the event. It removes pending deliveries to
-// unknown webhooks from e.
+// isNew reports whether the restored file lacks the event. If so, isNew removes pending deliveries
+// to unknown webhooks from e, and reports the event as added.
 func (f *fencer) isNew(ctx context.Context, e *transfer.Event) (bool, error) {
 	if _, err := f.store.EventDeliveries(ctx, e.Account, e.ID); e.Forgotten || !errors.Is(err, apierr.ErrNotFound) {
 		return false, err
@@ -347,8 +348,9 @@ func (f *fencer) isNew(ctx context.Context, e *transfer.Event) (bool, error) {
 	return true, gone
 }
 
-// readAll reads the whole restored file. It puts webhooks on hold, and reports deliveries that may
-// have been sent since the backup.
+// readAll reads the restored file, puts its webhooks on hold, and reports deliveries that may have
+// been sent since the backup. If there is an abandoned file, readAll stops at the first page that
+// has events.
 func (f *fencer) readAll(ctx context.Context) error {
 	for page, err := range transfer.Pages(ctx, f.store, "", 1000) {
 		if err != nil {

@@ -24,8 +24,8 @@ type Report struct {
 	FreeBytes int64 // size of its unused pages
 	Schema    int   // see docs/format.md
 
-	// Numbers of rows. If Counted is false, the numbers are too low, because a bucket could not be
-	// read to its end or the file has another schema.
+	// Numbers of rows. If Counted is false, the numbers may be too low, because a bucket could not
+	// be read to its end or the file has another schema.
 	Counted                bool
 	Keys, Webhooks, Events int
 	Pending                int // number of pending deliveries
@@ -75,10 +75,10 @@ func (r *Report) add(p Problem) {
 
 // Verify reads the whole file at path and reports damage: pages that bbolt could not read, records
 // that cannot be decoded, and missing or superfluous rows. It never writes. sealer is the sealer
-// given to [bolt.Sealed]; without one, Verify checks only the form of sealed secrets.
+// given to [bolt.Sealed]; if it is nil, Verify checks only the form of sealed secrets.
 //
 // While Verify runs, the file is locked against [bolt.Open], but not against other calls of Verify
-// and [Compact]. The error is an error of the system, or it wraps
+// or [Compact]. The error is an error of the system, or it wraps
 //
 //   - [bolt.ErrLocked] if the file is open: verify a copy made by [bolt.Store.Backup] instead,
 //   - [bolt.ErrSchema] if another program made the file or it has another schema; the Report then
@@ -143,7 +143,7 @@ func (f *file) verify(report *Report, sealer signing.Sealer) (damagedPages bool,
 
 // openDataKey opens the file's data key. It must run outside transactions, because the Sealer may
 // be slow. It returns nil if secrets are in plain text, if there is no Sealer, or if the data key
-// is damaged, which it adds to the report.
+// is damaged. It adds a damaged data key to the report.
 func openDataKey(report *Report, sealer signing.Sealer, sealed, mark []byte) (key *signing.DataKey, err error) {
 	switch {
 	case sealed != nil:

@@ -14,7 +14,7 @@ import (
 // entryOfAccount returns a ref to the entry with that number, which must belong to the account.
 func entryOfAccount(account string, number uint64) ref {
 	return ref{schema.Audit, record.NumberKey(number), func(value []byte) bool {
-		row, err := record.DecodeAuditRecord(value) // the damaged entry itself is reported
+		row, err := record.DecodeAuditRecord(value) // a damaged entry is reported separately
 		return err != nil || row.Account == account
 	}, "no audit entry of the account has this number"}
 }
@@ -61,8 +61,8 @@ func (v *verifier) targetRow(account string, target audit.Target) []byte {
 	return auditlog.TargetRow(v.tx, account, target)
 }
 
-// wrongLink returns a problem if the entry with that number exists, but belongs to another account
-// or target than head.
+// wrongLink returns a problem if the entry with that number belongs to another account or target
+// than the row with key head. It ignores missing and unreadable entries.
 func (v *verifier) wrongLink(number uint64, head []byte) (problem string) {
 	value, ok := v.get(schema.Audit, record.NumberKey(number))
 	row, err := record.DecodeAuditRecord(value)

@@ -24,27 +24,27 @@ type eventState struct {
 	webhookRuns, eventRuns runIndex
 }
 
-// A runIndex is the state of the check of an index: schema.Runs, which lists the deliveries of
-// each webhook, or schema.EventRuns, which lists the events of each account and type. Each row
-// lists the numbers within one run.
+// A runIndex holds the state while Verify checks one of two indexes: schema.Runs, which lists the
+// deliveries of each webhook, or schema.EventRuns, which lists the events of each account and type.
+// Each row of an index lists numbers within one run.
 type runIndex struct {
 	end      uint64         // all lower numbers must be indexed
-	unlisted map[uint64]int // by run: how many numbers are missing in rows
+	unlisted map[uint64]int // by run: count of numbers missing from the rows
 }
 
 func (v *verifier) newRunIndex(end []byte) runIndex {
 	return runIndex{min(eventlog.Number(v.tx, end), v.tx.Bucket(schema.Events).Sequence()+1), make(map[uint64]int)}
 }
 
-// count notes a number that the index must have (by is 1) or that a row of the index has (by is
-// -1).
+// count updates unlisted: by is 1 for a number that the index must contain, and -1 for a number
+// that a row of the index contains.
 func (x *runIndex) count(number uint64, by int) {
 	if number < x.end {
 		x.unlisted[number/eventlog.RunSize*eventlog.RunSize] += by
 	}
 }
 
-// eventTables are the buckets of events, except schema.Events itself.
+// eventTables describes the buckets of events, except schema.Events itself.
 var eventTables = []table{
 	{bucket: schema.Fresh, key: exactly(8, "a number"), check: (*verifier).fresh},
 	{bucket: schema.Skipped, key: exactly(8, "a number"), check: (*verifier).skipped},
@@ -58,15 +58,16 @@ var eventTables = []table{
 	{bucket: schema.EventRuns, key: numberAnd(eventlog.RunSize, "account and type"), check: (*verifier).eventRun},
 }
 
-// numberAnd returns a check for keys that begin with a number that is a multiple of multiple.
+// numberAnd returns a check for keys that begin with an 8-byte number divisible by multiple,
+// followed by more bytes.
 func numberAnd(multiple uint64, what string) func([]byte) string {
 	return func(k []byte) string {
 		return unless(len(k) >= 9 && record.Number(k[:8])%multiple == 0, "malformed key: want a number and "+what)
 	}
 }
 
-// eventBuckets checks all buckets of events. If schema.Events is unreadable, it checks none of
-// them.
+// eventBuckets checks all buckets of events. If schema.Events has a problem, it does not check the
+// others.
 func (v *verifier) eventBuckets() {
 	if v.broken[string(schema.Events)] {
 		return
@@ -182,7 +183,7 @@ func (v *verifier) eventsOf(s *record.Segment) string {
 				v.webhookRuns.count(number, 1)
 			}
 		}
-		if next > s.End(i) { // fewer deliveries than numbers mean that an account was erased
+		if next > s.End(i) { // after an erasure, there may be fewer deliveries than numbers
 			return "an event's deliveries do not match their numbers"
 		}
 		v.report.Events++
@@ -214,7 +215,7 @@ func (v *verifier) findsID(event *record.Event, n uint64) bool {
 	}
 	rows := v.tx.Bucket(schema.EventIDs).Cursor()
 	found, err := eventlog.AppendFromRun(rows, nil, v.idRuns[i], v.idSecret.KeyOf(event.Account, event.ID))
-	return err != nil || slices.Contains(found, n) // the damaged row itself is reported
+	return err != nil || slices.Contains(found, n) // a damaged row is reported separately
 }
 
 // idRow checks a row of IDs. [verifier.findsID] checks whether its IDs lead to their events.
@@ -294,8 +295,8 @@ func (v *verifier) appendFailed(refs []ref, number uint64, webhook []byte) []ref
 	}, fmt.Sprintf("delivery %d is missing from failed_deliveries", number)})
 }
 
-// eventOf returns the event with the number, or the event of the delivery with the number, and the
-// event's own number.
+// eventOf returns the event to which a number belongs: either the number of the event itself or of
+// one of its deliveries. own is the event's own number.
 func (v *verifier) eventOf(number uint64) (event record.Event, own uint64, ok bool) {
 	segment, err := v.segments.At(number)
 	if err != nil {
@@ -331,7 +332,7 @@ func (v *verifier) firstAttempts(k, value []byte) (refs []ref, problem string) {
 		return nil, cannotBeRead
 	}
 	segment, problem := v.segmentAt(k[:8])
-	last := record.Number(k[8:]) - 1 // the first number in the pack may be greater
+	last := record.Number(k[8:]) - 1 // the pack may begin with a greater number
 	for i := 0; i < pack.Len() && problem == ""; i++ {
 		one := pack.At(i)
 		if len(one) < 8 {
@@ -411,7 +412,7 @@ func (v *verifier) eventRun(k, value []byte) ([]ref, string) {
 	})
 }
 
-// runRow checks a row of a run index. wrong checks each number in the row.
+// runRow checks a row of a run index. wrong returns the problem of a number in the row, or "".
 func (v *verifier) runRow(index *runIndex, k, value []byte, wrong func(n uint64) (problem string)) (problem string) {
 	begin := record.Number(k[:8])
 	numbers, err := record.DecodeRun(begin, value)
@@ -432,8 +433,8 @@ func (v *verifier) runRow(index *runIndex, k, value []byte, wrong func(n uint64)
 	return ""
 }
 
-// missingRows reports runs of which numbers are missing in the index. The oldest run may be partly
-// purged, and is not checked.
+// missingRows reports the runs with numbers that the index lacks. It does not check the oldest run,
+// which may be partly purged.
 func (v *verifier) missingRows(bucket []byte, index *runIndex) {
 	for run := v.first/eventlog.RunSize*eventlog.RunSize + eventlog.RunSize; run < index.end && !v.broken[string(bucket)]; run += eventlog.RunSize {
 		if n := index.unlisted[run]; n > 0 {

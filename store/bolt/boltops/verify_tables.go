@@ -22,12 +22,12 @@ type table struct {
 	bucket []byte
 	key    func(k []byte) (malformed string) // checks the form of a key; nil if any key is valid
 
-	// check decodes a row. It returns the rows that must exist in other buckets because of it: its
-	// index rows, and the rows to which it refers. nil means that any value is valid.
+	// check decodes a row. It returns refs to the rows that the row requires in other buckets: its
+	// index rows, and the rows to which it refers. If check is nil, any value is valid.
 	check func(v *verifier, k, value []byte) (refs []ref, malformed string)
 
 	// owner returns the row to which an index row belongs. If that row's refs do not include the
-	// index row, orphan is the problem to report. owner is nil if the bucket is no index, or if
+	// index row, orphan is the problem to report. owner is nil if the bucket is not an index, or if
 	// its rows may outlive their owners.
 	owner  func(v *verifier, k, value []byte) (bucket, key []byte)
 	orphan string
@@ -43,7 +43,7 @@ type ref struct {
 	problem string
 }
 
-// tables are all buckets except the buckets in eventTables.
+// tables describes all buckets except schema.Events and the buckets in eventTables.
 var tables = []table{
 	{bucket: schema.Meta, check: (*verifier).meta},
 	{bucket: schema.Keys, key: exactly(len(driver.Hash{}.Sum), "a hash"), check: (*verifier).key, count: countKey},
@@ -93,7 +93,7 @@ var tables = []table{
 		}
 		return []ref{{bucket: schema.RequestTimes, key: record.RequestTimeKey(r.At, k)}}, unless(err == nil, cannotBeRead)
 	}},
-	// The request may have been stored again at another time, or removed.
+	// These rows have no owner: the request may have been stored again at another time, or removed.
 	{bucket: schema.RequestTimes, key: prefixed(9), check: wantEmpty},
 	{bucket: schema.Alerts, key: prefixed(0), check: wantVersion},
 	{bucket: schema.DueAlerts, key: prefixed(0)},
@@ -125,7 +125,7 @@ func atLeast(length int, want string) func([]byte) string {
 	return func(k []byte) string { return unless(len(k) >= length, "malformed key: want "+want) }
 }
 
-// prefixed returns a check for keys that have a prefixed account at an offset.
+// prefixed returns a check for keys that have an account, prefixed with its length, at an offset.
 func prefixed(at int) func([]byte) string {
 	return func(k []byte) string {
 		_, _, ok := split(k[min(at, len(k)):])
@@ -187,7 +187,7 @@ type verifier struct {
 }
 
 func (v *verifier) run() {
-	defer func() { // in buckets that rows does not read
+	defer func() { // for panics outside [verifier.rows]
 		if p := recover(); p != nil {
 			v.report.add(Problem{What: fmt.Sprint("unreadable: ", p)})
 		}
@@ -195,7 +195,7 @@ func (v *verifier) run() {
 	for _, name := range schema.Buckets {
 		if v.tx.Bucket(name) == nil {
 			v.report.add(Problem{Bucket: string(name), What: "bucket is missing"})
-			return // other buckets cannot refer to such a row
+			return // the other checks need this bucket
 		}
 	}
 	v.check(tables)
@@ -293,8 +293,9 @@ func (v *verifier) get(bucket, key []byte) (value []byte, ok bool) {
 	return v.tx.Bucket(bucket).Get(key), true
 }
 
-// isErasing reports whether the account is under erasure, or may be because that is unreadable.
-// During an erasure, rows that refer to the account's rows may already be deleted.
+// isErasing reports whether the account is under erasure. It also returns true if the bucket of
+// erasures is unreadable. During an erasure, rows that refer to the account's rows may already be
+// deleted.
 func (v *verifier) isErasing(account string) bool {
 	value, ok := v.get(schema.Erasures, []byte(account))
 	return !ok || value != nil
@@ -376,7 +377,7 @@ func (v *verifier) account(k, value []byte) (refs []ref, malformed string) {
 	case isKey:
 		refs = []ref{{schema.Keys, row.Hash, func(value []byte) bool {
 			_, alias := record.DecodeAlias(value)
-			key := decodeKey(row.Hash, value) // the damaged key itself is reported
+			key := decodeKey(row.Hash, value) // a damaged key is reported separately
 			return !alias && (key == nil || key.Account == account && key.ID == id)
 		}, "no key has this hash, account and ID"}}
 	case len(row.Hash) > 0 || row.Last == 0:

@@ -4,9 +4,9 @@
 //	go run github.com/storageapi/storageapi/store/postgres/move -from storage.db -to postgres://user:password@localhost/storage
 //	go run github.com/storageapi/storageapi/store/postgres/move -from postgres://user:password@localhost/storage -to back.db
 //
-// If it is interrupted, run it again. It then continues from the position that it keeps in a file,
-// see -position. It opens sealed secrets with the keys in SEALING_KEYS, and seals them under the
-// first key in TO_SEALING_KEYS or, by default, SEALING_KEYS: base64, separated by commas.
+// If Move is interrupted, run it again. It then continues from the position that it keeps in a
+// file, see -position. It opens sealed secrets with the keys in SEALING_KEYS, and seals them under
+// the first key in TO_SEALING_KEYS or, by default, SEALING_KEYS: base64, separated by commas.
 package main
 
 import (
@@ -107,7 +107,8 @@ func move(ctx context.Context, out io.Writer, from, to, position string) (err er
 	return nil
 }
 
-// titles are the names of record kinds for people, with the parts of an event after the events.
+// titles are the displayed names of the kinds of records and, after events, of the parts of an
+// event.
 var titles = map[transfer.Kind]string{
 	transfer.KindKey: "API keys", transfer.KindWebhook: "webhooks", transfer.KindRequest: "idempotency keys",
 	transfer.KindAlert: "states of alerts", transfer.KindDedupKey: "deduplication keys", transfer.KindScan: "state of the file scan",
@@ -140,7 +141,7 @@ func open(ctx context.Context, place, keys string) (store.Store, error) {
 	return bolt.Open(place, bolt.Sealed(sealer))
 }
 
-// sealerOf returns the Keyring of a list of keys, or nil if it is empty.
+// sealerOf returns a Keyring with the listed keys, or nil if the list is empty.
 func sealerOf(list string) (signing.Sealer, error) {
 	if list == "" {
 		return nil, nil

@@ -54,7 +54,7 @@ type bar struct {
 	live  bool // out is a terminal
 	total int
 	drawn time.Time
-	ended string // phase that has its line
+	ended string // the phase whose line was printed last
 }
 
 // isTerminal reports whether out is a terminal.
@@ -87,7 +87,7 @@ func (b *bar) draw(what string, n int) {
 	fmt.Fprintf(b.out, "\r%-9s [%s%s] %d of %d", what, strings.Repeat("=", full), strings.Repeat(" ", width-full), n, b.total)
 }
 
-// end ends the line of a terminal.
+// end ends the line of the bar if out is a terminal.
 func (b *bar) end() {
 	if b.live {
 		fmt.Fprintln(b.out)

@@ -31,7 +31,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// clean returns short, valid text without 15 consecutive bytes of a secret.
+// FuzzClean checks that clean returns short, valid text without 15 consecutive bytes of a secret.
 func FuzzClean(f *testing.F) {
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	for _, seed := range []string{

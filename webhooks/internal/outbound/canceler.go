@@ -53,7 +53,7 @@ func (c *Canceler) until(deadline time.Time) (ctx context.Context, release func(
 	return ctx, func() { c.setCloser(nil); cancel() }
 }
 
-// closer makes a function an [io.Closer].
+// closer adapts a function to [io.Closer].
 type closer func()
 
 func (c closer) Close() error { c(); return nil }
@@ -65,7 +65,8 @@ func (c *Canceler) Sleep(until time.Time) {
 	<-ctx.Done()
 }
 
-// End declares that its caller will send nothing more.
+// End marks the Post as finished: the caller must send nothing more. It releases the callers of
+// Wait.
 func (c *Canceler) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

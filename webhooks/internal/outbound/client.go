@@ -14,7 +14,7 @@ const bodyTimeout = time.Second
 // A Client makes POSTs over a shared pool of connections.
 type Client struct {
 	dial     func(ctx context.Context, by Caller, address string) (net.Conn, error)
-	tls      *tls.Config // nil: plain HTTP
+	tls      *tls.Config // nil means plain HTTP
 	pool     pool
 	sessions sessions
 	reach    reach
@@ -22,18 +22,19 @@ type Client struct {
 
 // A Config configures a [Client].
 type Config struct {
-	// Dial connects to a host and port, such as [Guard.Dial].
+	// Dial, such as [Guard.Dial], connects to a host and port.
 	Dial func(ctx context.Context, by Caller, address string) (net.Conn, error)
 
-	// RootCAs verify receivers. Default: the system's.
+	// RootCAs verify the receivers' certificates. Default: the system's root CAs.
 	RootCAs *x509.CertPool
 
-	// Plain sends requests without TLS, for a network that ends in this process. Default: TLS.
+	// Plain sends requests without TLS, for a network simulated within this process. Default: TLS.
 	Plain bool
 
-	// MaxIdle is the number of connections that are kept for later requests. TLS sessions are kept
-	// for twice as many. Idle connections are closed while all connections together would exceed
-	// three quarters of the process's file descriptors, because the host needs some for itself.
+	// MaxIdle is the number of connections kept for later requests. TLS sessions are kept for up to
+	// twice as many connections. Idle connections are also closed while the client would otherwise
+	// have more than three quarters of the process's file descriptors open, because the host needs
+	// some for itself.
 	MaxIdle int
 }
 
@@ -69,7 +70,7 @@ type Request struct {
 	Secrets func() []string
 }
 
-// A Standing says how earlier requests to a target ended.
+// A Standing summarizes the outcome of earlier requests to a target.
 type Standing uint8
 
 // The standings.
@@ -88,9 +89,9 @@ type Caller struct {
 // A Field is a header field.
 type Field struct{ Name, Value string }
 
-// Post makes one request; cancel can end it early. After a failure that this host may have
-// caused, Post takes up to two seconds beyond the deadline to find the cause. It sets
-// [Response.Status] if any HTTP response came, and [Response.Failure] otherwise.
+// Post makes one request; cancel can end it early. After a failure that this host may have caused,
+// Post takes up to two seconds beyond the deadline to find the cause. It sets [Response.Status] if
+// it received any HTTP response, and [Response.Failure] otherwise.
 func (c *Client) Post(cancel *Canceler, r Request) (res Response) {
 	by := Caller{r.Owner, r.Standing}
 	request := compose(r.Target, r.Header, r.Body)
@@ -146,7 +147,7 @@ func (c *Client) send(cancel *Canceler, by Caller, address string, request []byt
 		switch {
 		case silent && reused:
 			continue
-		case silent && !again && c.needsHTTP2(cancel, by, conn, deadline): // a reused connection spoke HTTP/1.1
+		case silent && !again && c.needsHTTP2(cancel, by, conn, deadline): // a reused connection has already spoken HTTP/1.1
 			err = errHTTP2
 		}
 		return nil, head{}, err
@@ -174,8 +175,8 @@ func (c *Client) connect(cancel *Canceler, by Caller, address string, deadline t
 	return conn, nil
 }
 
-// dialTLS dials and does the TLS handshake. Some receivers break off a handshake that offers a
-// session. So if such a handshake fails, dialTLS dials again without a session.
+// dialTLS dials and does the TLS handshake. Some receivers abort a handshake in which the client
+// offers to resume a session. After such a failure, dialTLS dials again and offers no session.
 func (c *Client) dialTLS(ctx context.Context, by Caller, address string) (*conn, error) {
 	resumption := &session{all: &c.sessions, address: address}
 	for {

@@ -50,7 +50,7 @@ func serve(conn net.Conn) {
 	}
 }
 
-// newInMemory returns a client of receivers in memory, and the number of its dials.
+// newInMemory returns a client for in-memory receivers, and a counter of its dials.
 func newInMemory(maxIdle int) (*Client, *atomic.Int64) {
 	var dials atomic.Int64
 	return New(Config{Plain: true, MaxIdle: maxIdle, Dial: func(context.Context, Caller, string) (net.Conn, error) {
@@ -61,7 +61,7 @@ func newInMemory(maxIdle int) (*Client, *atomic.Int64) {
 	}}), &dials
 }
 
-// A pipe is a connection in memory on which nothing unexpected arrives.
+// A pipe is an in-memory connection that never receives unexpected bytes.
 type pipe struct{ net.Conn }
 
 func (pipe) Poll([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
@@ -87,7 +87,7 @@ func TestClient_ManyHosts_ConnectsOnceToEach(t *testing.T) {
 	}
 }
 
-// Idle connections give up their descriptors to concurrent deliveries.
+// If descriptors run out, idle connections are closed to free some for concurrent deliveries.
 func TestClient_OutOfDescriptors_ClosesIdleConnections(t *testing.T) {
 	t.Parallel()
 	client, _ := newInMemory(1000)
@@ -123,7 +123,7 @@ func TestClient_OutOfDescriptors_ClosesIdleConnections(t *testing.T) {
 		t.Errorf("%d idle connections, want %d: all that are open", idle, open.Load())
 	}
 	client.CloseIdle()
-	open.Store(descriptors) // all descriptors are used elsewhere
+	open.Store(descriptors) // simulates a process that uses all its descriptors elsewhere
 	if response := tryPost(t, client, "host.example.com"); response.Failure != errExhausted || response.Fault != Ours {
 		t.Errorf("without a free descriptor: got %+v, want %v", response, errExhausted)
 	}
@@ -259,8 +259,8 @@ func TestSessions_ReceiverRejectsItsOwnSession_HandshakeIsRepeatedWithoutIt(t *t
 	}
 }
 
-// Connections and sessions keep the receiver's certificates, stapled responses and tickets in
-// memory.
+// The TLS state of a connection or session holds the receiver's certificates, stapled responses and
+// tickets.
 func TestClient_ReceiverWithLargeTLSState_ConnectionIsNotKept(t *testing.T) {
 	t.Parallel()
 	junk := bytes.Repeat([]byte("x"), 2*maxSession)
@@ -350,9 +350,9 @@ func TestClient_AnswerOnIdleConnectionAfterFailure_ReceiverIsToBlame(t *testing.
 	})
 }
 
-// If many connections are in use, for example to one customer's receivers that hang, the client
-// closes idle ones before the process runs out of descriptors, because the host needs some for
-// its own connections.
+// If many connections are in use, for example by one customer's receivers that hang, the client
+// closes idle connections before the process runs out of descriptors, because the host needs some
+// for its own connections.
 func TestClient_ManyConnectionsInUse_ClosesIdleConnections(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		const kept, hanging, most = 100, 100, 150

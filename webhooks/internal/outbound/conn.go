@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// A conn is an HTTP/1.1 connection to a receiver that carries one exchange at a time. The
-// goroutine that makes the POST reads and writes by itself. An [http.Transport] has two more
+// A conn is an HTTP/1.1 connection to a receiver that carries one exchange at a time. The goroutine
+// that makes the POST also reads and writes the connection. An [http.Transport] has two more
 // goroutines per connection, and passing data between the three costs as much as everything else.
 type conn struct {
 	net.Conn  // TLS, or the transport if requests are plain
@@ -96,8 +96,8 @@ func (c *conn) write(request []byte) error {
 }
 
 // end ends an exchange and reports whether the connection can be used for another one. This
-// requires that the request was sent and the response read completely (whole), and that no other
-// bytes were received.
+// requires that the whole request was sent, the whole response was read (whole), and no other bytes
+// were received.
 func (c *conn) end(whole bool) bool {
 	if c.sending != nil {
 		select {

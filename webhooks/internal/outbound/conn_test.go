@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A receiver may answer a long request early and never read the rest. The answer counts, but the
-// connection cannot be reused.
+// A receiver may answer a long request early and never read the rest. The answer is returned, but
+// the connection cannot be reused.
 func TestConn_AnswerBeforeRequestIsRead_IsReturnedAndConnectionClosed(t *testing.T) {
 	for _, size := range []int{maxWrite + 1, 16 * maxWrite} {
 		local, remote := net.Pipe()

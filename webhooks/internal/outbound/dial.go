@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	fallbackDelay  = 300 * time.Millisecond // before the second address family is tried, too
+	fallbackDelay  = 300 * time.Millisecond // before the second address family is tried in parallel
 	minDialTimeout = 2 * time.Second        // per address, unless it is the last one
 	maxAddresses   = 8                      // tried per address family
 )
 
-// dialAny connects to one of a name's addresses, as [net.Dialer] does: one address after the
-// other, and after fallbackDelay the second address family in parallel (Happy Eyeballs, RFC
-// 8305). It tries only the first maxAddresses of each family, because a name's owner can point it
-// at thousands of addresses of others.
+// dialAny connects to one of a name's addresses, as [net.Dialer] does: it tries one address after
+// the other, and after fallbackDelay also the second address family in parallel (Happy Eyeballs,
+// RFC 8305). It tries only the first maxAddresses of each family, because a name's owner can point
+// it at thousands of third-party addresses.
 func dialAny(ctx context.Context, dialer *net.Dialer, addrs []netip.Addr, port string) (net.Conn, error) {
 	var first, second []netip.Addr
 	for _, addr := range addrs {

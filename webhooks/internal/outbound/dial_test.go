@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A name with thousands of addresses costs a few connections per attempt. Otherwise its owner
-// could use this host as a port scanner.
+// For a name with thousands of addresses, an attempt dials only a few of them. Otherwise the name's
+// owner could use this host as a port scanner.
 func TestDialAny_NameWithThousandsOfAddresses_TriesAFewOfEachFamily(t *testing.T) {
 	t.Parallel()
 	var four, six []netip.Addr

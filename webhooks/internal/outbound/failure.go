@@ -25,8 +25,8 @@ const (
 	KindInternal   Kind = "internal"   // this host failed
 )
 
-// A Failure says why no response came. It holds no received bytes, and of the URL at most the host
-// and port, so the target's owner may see it.
+// A Failure is the reason why a Post received no response. Its text contains no received bytes and
+// at most the host and port of the URL, so the target's owner may see it.
 type Failure struct {
 	Kind Kind
 	Text string

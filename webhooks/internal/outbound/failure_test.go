@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Errors that a receiver in a test cannot cause.
+// TestClassify covers errors that a receiver in a test cannot cause.
 func TestClassify(t *testing.T) {
 	dialing := func(err error) error {
 		return &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", err)}

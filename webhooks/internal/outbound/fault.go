@@ -16,25 +16,25 @@ const (
 	Busy                // this client: too many lookups are waiting
 )
 
-// A suspicion is the likely cause of an error, as far as the error alone shows it.
+// A suspicion is the likely cause of a failed Post, judged by its error alone.
 type suspicion uint8
 
 const (
 	receiverFault  suspicion = iota
-	likelyReceiver           // unless other receivers fail too; certain if no receiver was ever reached
+	likelyReceiver           // unless other receivers fail too; certain until this process has reached one
 	likelyHost               // unless other receivers answer
 	clientBusy
 	hostFault
 )
 
-// exhausted lists the errors that mean that the host has run out of a resource.
+// exhausted lists the errors of a host that has run out of a resource.
 var exhausted = []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM}
 
-// unreachable lists the errors that mean that the host has no free port, no network, or no route
-// to the dialed address.
+// unreachable lists the errors of a host that has no free port, no network, or no route to the
+// dialed address.
 var unreachable = []error{syscall.EADDRNOTAVAIL, syscall.ENETUNREACH, syscall.ENETDOWN}
 
-// refused lists the errors of a connection that the receiver refused. 10061 is WSAECONNREFUSED.
+// refused lists the errors of a connection that was refused. 10061 is WSAECONNREFUSED.
 var refused = []error{syscall.ECONNREFUSED, syscall.Errno(10061)}
 
 // isAny reports whether err is one of targets. It also compares the text, because the error of a

@@ -18,8 +18,9 @@ type head struct {
 // postRequest makes [http.ReadResponse] parse responses to POST.
 var postRequest = &http.Request{Method: http.MethodPost}
 
-// readHead reads the head of the final response. Almost all heads are plain. It parses these
-// itself, because net/http allocates a dozen objects for each head; net/http parses the rest.
+// readHead reads the head of the final response. It parses plain heads itself, because almost all
+// heads are plain and net/http allocates a dozen objects for each head. It leaves other heads to
+// net/http.
 func readHead(from *bufio.Reader) (head, error) {
 	for {
 		switch _, err := from.Peek(1); err {
@@ -56,7 +57,7 @@ func readHead(from *bufio.Reader) (head, error) {
 }
 
 // plain parses a plain head and returns its size in bytes, or 0 if received does not begin with a
-// plain head. A plain head is complete, of HTTP/1.1, has a 2xx status, states the length of its
+// plain head. A plain head is complete, uses HTTP/1.1, has a 2xx status, gives the length of its
 // body, and has no other field that matters.
 func plain(received []byte, from *bufio.Reader) (r head, size int) {
 	end := bytes.Index(received, []byte("\r\n\r\n"))

@@ -36,7 +36,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// oddHeads have features that must be judged together.
+// oddHeads have combinations of fields that must be interpreted together.
 var oddHeads = []string{
 	"HTTP/1.1 299 \r\nContent-Length: 007\r\nTrailer: x\r\nKeep-Alive: timeout=5\r\n\r\nabcdefgh",
 	"HTTP/1.1 206  \r\nUpgrade: h2\r\nRetry-After: 1\r\nContent-Length:  3\r\n\r\nabc",

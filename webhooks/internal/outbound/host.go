@@ -43,8 +43,8 @@ func (g *Guard) CheckHost(host string) string {
 	return ""
 }
 
-// isNumber reports whether label, the last of a host, makes the host look like an IPv4 address in
-// decimal, octal or hexadecimal to some resolvers.
+// isNumber reports whether label, the last label of a host, makes some resolvers read the host as
+// an IPv4 address in decimal, octal or hexadecimal.
 func isNumber(label string) bool {
 	digits, hex := strings.CutPrefix(label, "0x")
 	if hex {
@@ -57,7 +57,7 @@ func isNumber(label string) bool {
 // address.
 func IsHostName(host string) bool { return isName(plainHost(host)) }
 
-// isName is IsHostName for a plain host. It allows underscores, which occur in practice.
+// isName is like IsHostName, for a plain host. It allows underscores, which occur in practice.
 func isName(host string) bool {
 	var last string
 	for label := range strings.SplitSeq(host, ".") {

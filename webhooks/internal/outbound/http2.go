@@ -9,10 +9,10 @@ import (
 
 var errHTTP2 = Failure{KindProtocol, "the receiver speaks HTTP/2 only; HTTP/1.1 is needed"}
 
-// needsHTTP2 reports whether a receiver closed a new connection without a response because it
-// only speaks HTTP/2. Most such receivers refuse in the handshake or answer with an HTTP/2 frame,
-// but some just close. If the receiver did not select HTTP/1.1, which was offered, needsHTTP2
-// offers HTTP/2 on another connection.
+// needsHTTP2 reports whether a receiver closed a new connection without a response because it only
+// speaks HTTP/2. Most such receivers refuse in the handshake or answer with an HTTP/2 frame, but
+// some just close. To find out, needsHTTP2 offers HTTP/2 on another connection, unless the receiver
+// has selected HTTP/1.1 in the first handshake.
 func (c *Client) needsHTTP2(cancel *Canceler, by Caller, conn *conn, deadline time.Time) bool {
 	secure, isTLS := conn.Conn.(*tls.Conn)
 	if !isTLS || secure.ConnectionState().NegotiatedProtocol != "" {

@@ -14,7 +14,7 @@ import (
 const (
 	maxOwnerLookups = 16 // per owner
 	maxSeenNames    = 65_536
-	lookupTimeout   = time.Minute // for a resolver without a timeout of its own
+	lookupTimeout   = time.Minute // limits resolvers that have no timeout
 )
 
 // maxLookups is the number of lookups that may run concurrently for names of each standing and
@@ -24,16 +24,16 @@ var maxLookups = [...]int{Failing: 64, Untried: 128, Proven: 256}
 var errCrowded = Failure{KindInternal, "too many host names are being looked up"}
 
 // Lookups resolves host names. Concurrent callers for the same name share a lookup. No owner can
-// delay the others: an owner may use a fraction of the free slots, and the owner with the fewest
-// running lookups goes first. Names whose last lookup failed, such as names of a dead name
-// server, get fewer slots than new names.
+// delay the others: an owner may use only a fraction of the free slots, and the owner with the
+// fewest running lookups goes first. Names whose last lookup failed, for example because their name
+// server is down, get fewer slots than new names.
 type Lookups struct {
 	resolve func(ctx context.Context, name string) ([]netip.Addr, error)
 
 	mu      sync.Mutex
 	byName  map[string]*lookup // waiting and running
 	waiting []*lookup          // in order of arrival
-	running [Proven + 1]int    // for each standing, including lower ones
+	running [Proven + 1]int    // running lookups of each standing and all lower ones
 	owners  map[string]int     // running lookups by owner
 	found   map[string]bool    // by name: whether its last lookup succeeded
 }
@@ -49,7 +49,7 @@ type lookup struct {
 	err      error
 }
 
-// NewLookups returns Lookups that call resolve for each name, such as [SystemResolver].
+// NewLookups returns Lookups that resolve each name with resolve, such as [SystemResolver].
 func NewLookups(resolve func(ctx context.Context, name string) ([]netip.Addr, error)) *Lookups {
 	return &Lookups{resolve: resolve, byName: make(map[string]*lookup), owners: make(map[string]int), found: make(map[string]bool)}
 }
@@ -85,8 +85,8 @@ func (l *Lookups) Addresses(ctx context.Context, by Caller, name string) ([]neti
 	return nil, errCrowded
 }
 
-// join returns the current lookup of a name, or a new one. A waiting lookup moves to the caller's
-// owner if it starts sooner there.
+// join returns the current lookup of a name, or a new one. A waiting lookup is reassigned to the
+// caller if it can start sooner for the caller's owner or standing.
 func (l *Lookups) join(by Caller, name string) *lookup {
 	standing := by.standing
 	switch found, seen := l.found[name]; {
@@ -106,7 +106,7 @@ func (l *Lookups) join(by Caller, name string) *lookup {
 	case standing > entry.standing, standing == entry.standing && l.owners[by.owner] < l.owners[entry.owner]:
 		entry.owner, entry.standing = by.owner, standing
 	}
-	if l.mayBegin(entry) { // other waiting lookups may not, since none has ended
+	if l.mayBegin(entry) { // no other waiting lookup may start, because none has ended
 		l.begin(entry)
 	}
 	return entry
@@ -141,8 +141,8 @@ func (l *Lookups) dequeue(entry *lookup) {
 	}
 }
 
-// mayBegin reports whether a slot is free for a lookup, and its owner runs fewer lookups than
-// its share: an eighth of the free slots, at most maxOwnerLookups.
+// mayBegin reports whether a slot is free for a lookup and its owner runs fewer lookups than its
+// share: an eighth of the free slots, at most maxOwnerLookups.
 func (l *Lookups) mayBegin(entry *lookup) bool {
 	room := maxLookups[Proven]
 	for s := entry.standing; s <= Proven; s++ {
@@ -161,8 +161,7 @@ func (l *Lookups) count(entry *lookup, n int) {
 }
 
 func (l *Lookups) run(entry *lookup) {
-	// Do not cancel the lookup when its callers have gone, since its thread would stay blocked
-	// anyway.
+	// Do not cancel the lookup when its callers have gone: its thread would stay blocked anyway.
 	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
 	addrs, err := l.resolve(ctx, entry.name)

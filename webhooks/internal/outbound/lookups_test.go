@@ -15,7 +15,7 @@ import (
 	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
-// A nameServer answers at once, except for "slow…", after a second, and "dead…", never.
+// A nameServer answers "slow…" names after a second, "dead…" names never, and all others at once.
 type nameServer struct{ running, most, calls atomic.Int64 }
 
 const deadFor = 20 * time.Second // duration of a lookup of a dead name
@@ -51,8 +51,8 @@ func lookAs(l *Lookups, by Caller, name string) (time.Duration, error) {
 	return time.Since(begun), err
 }
 
-// Repeated lookups of many names of a dead name server do not delay other owners, and the number
-// of lookups, which cannot be canceled, is limited.
+// Repeated lookups of many names on a dead name server do not delay other owners. The number of
+// these lookups, which cannot be canceled, is limited.
 func TestLookups_DeadNameServer_OtherOwnersDoNotWait(t *testing.T) {
 	for name, test := range map[string]struct{ accounts, names int }{
 		"one account": {1, 500}, "many accounts": {100, 10},
@@ -179,8 +179,8 @@ func TestLookups_DeadNameServersOfTenAccounts_NewNamesOfOthersDoNotWait(t *testi
 	})
 }
 
-// After a restart the process knows no names. Receivers that failed before, of any number of
-// accounts, must not delay other names.
+// After a restart the process has no results of lookups. Receivers that failed earlier must not
+// delay other names, regardless of the number of accounts that have such receivers.
 func TestLookups_ManyFailingReceiversAfterRestart_OthersDoNotWait(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		l := NewLookups(new(nameServer).resolve)
@@ -199,7 +199,7 @@ func TestLookups_ManyFailingReceiversAfterRestart_OthersDoNotWait(t *testing.T) 
 }
 
 // While dead names of many accounts fill all slots for new names, the name of a proven receiver
-// does not wait, and a new name of another account waits until one lookup ends.
+// does not wait, and a new name of another account waits only until one lookup ends.
 func TestLookups_DeadNameServersOfManyAccounts_WaitIsBounded(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		l := NewLookups(new(nameServer).resolve)
@@ -223,8 +223,8 @@ func TestLookups_DeadNameServersOfManyAccounts_WaitIsBounded(t *testing.T) {
 	})
 }
 
-// If an account with hanging lookups waits for a name, another account's lookup of the same name
-// does not wait.
+// If an account with hanging lookups waits to look up a name, another account can look up the same
+// name without waiting.
 func TestLookups_NameWaitsOnBusyAccount_StartsForAnotherAccount(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		l := NewLookups(new(nameServer).resolve)

@@ -7,7 +7,7 @@ import (
 
 const (
 	idleTimeout = 90 * time.Second
-	sweepPause  = time.Second // minimum; batches connections that expire at about the same time
+	sweepPause  = time.Second // minimum time between two sweeps; batches connections that expire at about the same time
 
 	// A full pool keeps one in admitOneIn new connections, in place of a random idle one. If events
 	// go to one host after the other and there are more hosts than places, least-recently-used
@@ -20,7 +20,7 @@ const (
 // until it is put back or dropped. All operations on single connections take constant time.
 type pool struct {
 	max     int
-	maxOpen int             // limit on idle connections and those in use; 0: none
+	maxOpen int             // maximum number of open connections, idle or in use; 0 means no limit
 	random  func(n int) int // returns 0 to n-1
 
 	mu             sync.Mutex
@@ -30,8 +30,9 @@ type pool struct {
 	taken          int              // number of connections that keep their place while in use
 	inUse          int              // taken and new connections, including those being dialed
 
-	// refused holds addresses to which the last new connection was not kept. The next one is kept,
-	// so that a burst of events for one host does not connect for each event.
+	// refused holds addresses for which the last new connection was not kept. The next connection
+	// to such an address is kept, so that a burst of events for one host does not connect for each
+	// event.
 	refused map[string]struct{}
 	expiry  *time.Timer // nil if no connection is idle
 }
@@ -84,7 +85,7 @@ func (p *pool) begin() {
 	}
 }
 
-// made records the outcome of the dial that begin has counted: c is nil if it failed.
+// made records the result of the dial that begin has counted; c is nil if the dial failed.
 func (p *pool) made(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +104,7 @@ func (p *pool) drop(c *conn) {
 	c.close()
 }
 
-// endUse gives up the place of a connection in use.
+// endUse releases the place that a connection in use holds in the pool.
 func (p *pool) endUse(c *conn) {
 	if c.taken {
 		p.taken--
@@ -235,7 +236,7 @@ func (p *pool) removeExpired(now time.Time) (removed []*conn) {
 	case p.oldest != nil:
 		p.expiry.Reset(max(idleTimeout-now.Sub(p.oldest.since), sweepPause))
 	case p.expiry != nil:
-		p.expiry.Stop() // a timer started after close, if that was called meanwhile
+		p.expiry.Stop() // also stops a timer that was started after a concurrent close
 		p.expiry = nil
 	}
 	return removed

@@ -32,7 +32,7 @@ func (p piped) isOpen() bool {
 	return err != io.EOF
 }
 
-// A pool behaves like a plain list of connections, ordered by last use.
+// A pool must behave like a plain list of connections ordered by last use.
 func TestPool_RandomOperations_MatchModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 5
@@ -210,7 +210,7 @@ func TestPool_MoreHostsThanPlaces_ReusesConnections(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		hosts int
-		least float64 // share of the requests on a reused connection
+		least float64 // minimum share of the requests that reuse a connection
 	}{{1_000, 1}, {1_200, 0.75}, {2_000, 0.35}, {4_000, 0.15}} {
 		const places, rounds, atATime = 1_000, 30, 64
 		numbers := rand.New(rand.NewPCG(1, 2))

@@ -9,25 +9,25 @@ import (
 )
 
 const (
-	witnesses     = 3               // receivers and owners that must fail before this host is to blame
+	witnesses     = 3               // receivers and owners that must fail before this host is blamed
 	answerTimeout = 2 * time.Second // wait for an answer that exonerates this host
 	failureWindow = 5 * time.Minute // a failure is evidence for this long
 )
 
-// A reach decides, from how Posts end, whether this host can reach the network. It makes no
-// requests itself. This host is to blame only if the receivers reached last all fail, and no
-// receiver answers on a new or an idle connection. If receivers of several owners were reached,
-// the failing ones must also be of several owners. A receiver that was never reached is no
-// evidence, because anyone can have ten accounts with names that do not resolve.
+// A reach decides from the outcomes of Posts whether this host can reach the network. It makes no
+// requests itself. It blames this host only if all of the receivers reached most recently fail, and
+// no receiver answers on a new or an idle connection. If the receivers reached most recently have
+// several owners, the failing receivers must also have several owners. A receiver that was never
+// reached is no evidence, because anyone can have ten accounts with names that do not resolve.
 type reach struct {
-	reached atomic.Bool // a receiver was reached in the life of this process
+	reached atomic.Bool // this process has reached a receiver
 	doubted atomic.Bool // a Post has failed since the last answer
 
 	mu            sync.Mutex
-	owners, hosts latest                         // the last ones reached, by this process or another
-	failing       struct{ owners, hosts latest } // the ones of these that failed since the last answer
+	owners, hosts latest                         // most recently reached, by this process or another
+	failing       struct{ owners, hosts latest } // the subset that failed since the last answer
 	answered      chan struct{}                  // closed by the next answer; used while doubted
-	offline       bool                           // this host is to blame until the next answer
+	offline       bool                           // this host is blamed until the next answer
 }
 
 // latest holds the most recent distinct names, newest first.
@@ -74,8 +74,7 @@ func (r *reach) connected(by Caller, address string) {
 	r.answer()
 }
 
-// answer records that a receiver was reached. It runs for each response, but seldom takes the
-// lock.
+// answer records that a receiver was reached. It runs for each response, but rarely takes the lock.
 func (r *reach) answer() {
 	if !r.doubted.Load() {
 		return

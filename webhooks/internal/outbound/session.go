@@ -13,7 +13,7 @@ import (
 const maxSession = 32 << 10
 
 // sessions keeps the TLS sessions of up to max receivers, by address. When it is full, one in
-// admitOneIn new sessions replaces an arbitrary other one, as in a pool.
+// admitOneIn new sessions replaces an arbitrary old session, as in a pool.
 type sessions struct {
 	max  int
 	mu   sync.Mutex

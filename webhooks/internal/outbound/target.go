@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// A Target is a receiver's address and the start of the head of all requests to it.
+// A Target is a receiver's address and the part of the request head that is the same in all
+// requests.
 type Target struct {
 	address string // host:port
 	head    []byte // the request line and the common header fields

@@ -4,10 +4,10 @@ import "time"
 
 const (
 	firstCap = 2           // limit for an unknown webhook
-	rampStep = time.Second // minimum between two doublings after an outage
+	rampStep = time.Second // minimum time between two doublings after an outage
 )
 
-// limit returns the maximum number of attempts in flight.
+// limit returns the maximum number of attempts that the webhook may have in flight.
 func (w *webhook) limit() int {
 	if w.health == open {
 		return 1
@@ -15,8 +15,9 @@ func (w *webhook) limit() int {
 	return w.cap
 }
 
-// grow raises the cap, to at most most. After cap successes during which the cap was fully used, it
-// grows by one. After an outage it doubles instead, at most once per rampStep.
+// grow raises the cap by one after cap successes during which the cap was fully used. While the cap
+// ramps up after an outage, grow doubles it instead, at most once per rampStep. grow does not raise
+// the cap above most.
 func (w *webhook) grow(full bool, most int, now time.Time) {
 	switch {
 	case !full || w.cap == most:

@@ -70,7 +70,7 @@ func (a *attempt) delivery() delivery { return delivery{a.Webhook(), a.Number()}
 
 const acct = "acct"
 
-// inBench runs a test in a bubble. Limits missing from the config are ample.
+// inBench runs a test in a bubble. Limits that config leaves out are set too high to matter.
 func inBench(t *testing.T, config Config, test func(*bench)) {
 	t.Helper()
 	testbubble.Run(t, func(t *testing.T) { test(newBench(t, config)) })
@@ -248,7 +248,8 @@ func (b *bench) start(limit int) []*attempt {
 	return b.load(picked)
 }
 
-// started starts attempts and fails the test unless they are of the given deliveries, in order.
+// started starts attempts. It fails the test unless they are attempts of the given deliveries, in
+// order.
 func (b *bench) started(limit int, want ...string) []*attempt {
 	b.Helper()
 	made := b.start(limit)
@@ -286,7 +287,8 @@ func (b *bench) answer(evidence Evidence, attempts ...*attempt) {
 
 const settled = -1
 
-// settle stores the result of an answered attempt: the delivery is due again later, or settled.
+// settle stores the result of answered attempts: the deliveries are due again after the given time,
+// or settled if it is negative.
 func (b *bench) settle(after time.Duration, asked bool, attempts ...*attempt) {
 	for _, a := range attempts {
 		r := b.rows[a.delivery()]

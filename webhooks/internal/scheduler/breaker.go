@@ -85,7 +85,8 @@ func (w *webhook) closeBreaker(now time.Time, most int) {
 
 // Trust records evidence that a webhook's receiver is up. It closes an open breaker, which opens
 // again after a single failure. If an attempt began or ended within the last requestPause, the
-// breaker stays open: the next probe comes sooner, but leaves time for a requested attempt.
+// breaker stays open: Trust brings the next probe forward, but leaves time for a requested attempt
+// before it.
 func (s *Scheduler) Trust(webhookID string) {
 	s.lock()
 	defer s.mu.Unlock()

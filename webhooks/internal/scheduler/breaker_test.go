@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// around reports whether a pause equals want within the jitter.
+// around reports whether pause is within the jitter of want.
 func around(pause, want time.Duration) bool {
 	return pause >= want-time.Duration(float64(want)*pauseJitter) && pause <= want+time.Duration(float64(want)*pauseJitter)
 }
@@ -81,7 +81,7 @@ func TestBreaker_Recovers_CapDoublesOnceASecond(t *testing.T) {
 	})
 }
 
-// A webhook that was failing when the process started, or when the webhook was forgotten, starts
+// If a webhook was failing when the process started, or when the webhook was forgotten, it starts
 // with one attempt, and its breaker opens after one failure.
 func TestBreaker_WebhookWasFailing_OpensAtFirstFailure(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
@@ -139,8 +139,8 @@ func TestObserve_SuccessesThenFailure_CapGrowsAndHalves(t *testing.T) {
 	})
 }
 
-// Webhooks that hang may keep a quarter of the slots. Their oldest attempts beyond that are
-// canceled.
+// Webhooks that hang may hold a quarter of the slots. The oldest of their attempts beyond this
+// share are canceled.
 func TestTick_ReceiversHangInAllSlots_ExcessAttemptsAreCanceled(t *testing.T) {
 	inBench(t, Config{Slots: 16}, func(b *bench) {
 		b.fill("hang", Proven, 8, 2)
@@ -193,7 +193,7 @@ func TestSuspend_NoOtherAttemptUntilEnd(t *testing.T) {
 	})
 }
 
-// While this process is suspended its attempts seem to take long, but no receiver is to blame.
+// While this process is suspended, attempts seem to take long, but no receiver is to blame.
 func TestTick_ProcessWasPaused_BlamesNoReceiver(t *testing.T) {
 	for _, late := range []time.Duration{0, time.Second} {
 		inBench(t, Config{}, func(b *bench) {

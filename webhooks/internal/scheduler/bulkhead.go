@@ -12,7 +12,7 @@ type pool struct {
 	restricted int // slots of unhealthy webhooks, except canceled attempts
 
 	starved   bool // unproven webhooks wait for slots
-	searching bool // an attempt was just found late, and more may follow
+	searching bool // an attempt was just found to be late, and more may be
 
 	finished   int       // number of attempts that ended without being canceled
 	finishedAt time.Time // end of the latest of these
@@ -43,13 +43,14 @@ func (p *pool) blocked(mark int, now time.Time, limit time.Duration) bool {
 	return p.full() && p.stuck(mark, now, limit)
 }
 
-// stuck reports whether at least p.slots later attempts finished before the attempt with the
-// given mark, or no attempt has finished within limit.
+// stuck reports whether at least p.slots later attempts finished before the attempt with the given
+// mark, or no attempt has finished for at least limit.
 func (p *pool) stuck(mark int, now time.Time, limit time.Duration) bool {
 	return p.finished-mark >= p.slots || now.Sub(p.finishedAt) >= limit
 }
 
-// count adds slots and webhooks, both of the health of w, to the pools of w.
+// count adds slots and webhooks that have the health of w to the counters of unhealthy slots and
+// slow webhooks. Negative numbers subtract.
 func (s *Scheduler) count(w *webhook, slots, webhooks int) {
 	for _, pool := range [2]*pool{&s.pool, &w.account.pool} {
 		if w.health != healthy {

@@ -13,8 +13,8 @@ type inbox struct {
 	list []func()
 }
 
-// report applies a report, or queues it while mu is held. Before it queues a report it calls
-// keep, which must copy the arguments.
+// report applies a report, or queues it while mu is held. Before it queues a report it calls keep,
+// which must copy the report's arguments.
 func (s *Scheduler) report(keep, apply func()) {
 	if s.mu.TryLock() {
 		s.locked()
@@ -56,8 +56,8 @@ type Pending struct {
 }
 
 // Add adds pending deliveries. If a delivery is in flight, it is loaded again afterwards. If a
-// delivery is added twice, it is attempted once, because its second load finds it settled or due
-// later.
+// delivery is added twice, it is still attempted once, because the second load finds that it is
+// settled or due later.
 func (s *Scheduler) Add(list []Pending) {
 	s.report(func() { list = slices.Clone(list) }, func() {
 		for i := range list {
@@ -90,8 +90,9 @@ func (s *Scheduler) add(p *Pending) {
 	s.put(l, it)
 }
 
-// Nudge makes a waiting delivery due now, and the next delivery of its webhook. It does nothing
-// if the delivery is unknown, since the store is then about to add it.
+// Nudge makes a waiting delivery due now and moves it ahead of its webhook's other deliveries. A
+// delivery in flight is loaded again afterwards. Nudge ignores an unknown delivery, because the
+// store is then about to add it.
 func (s *Scheduler) Nudge(webhookID string, number uint64) {
 	s.report(nil, func() {
 		w := s.webhooks.all[webhookID]
@@ -109,7 +110,7 @@ func (s *Scheduler) Nudge(webhookID string, number uint64) {
 	})
 }
 
-// Update sets a webhook's record, unless a later version is known.
+// Update sets a webhook's record, unless the scheduler already has a later version.
 func (s *Scheduler) Update(r Webhook) {
 	s.report(nil, func() {
 		if w := s.webhooks.all[r.ID]; w != nil {
@@ -118,8 +119,8 @@ func (s *Scheduler) Update(r Webhook) {
 	})
 }
 
-// Probe requests an attempt even if the receiver may be down. After a Nudge of a delivery under
-// way it does nothing, since the next attempt of that delivery is the probe.
+// Probe requests an attempt even if the receiver may be down. After a Nudge of a delivery in flight
+// it does nothing, because the next attempt of that delivery is the probe.
 func (s *Scheduler) Probe(webhookID string) {
 	s.report(nil, func() {
 		if w := s.webhooks.all[webhookID]; w != nil && w.nudged {
@@ -130,8 +131,8 @@ func (s *Scheduler) Probe(webhookID string) {
 	})
 }
 
-// Forget forgets one webhook, all webhooks of an account, or all webhooks of a group, which also
-// ends the group's Pause. Only the first argument that is not zero counts.
+// Forget forgets one webhook, all webhooks of an account, or all webhooks of a group. Only the
+// first argument that is not zero counts. Forgetting a group also ends its Pause.
 func (s *Scheduler) Forget(webhookID, account string, group int32) {
 	s.report(nil, func() {
 		switch {
@@ -203,7 +204,7 @@ func (s *Scheduler) UnderWay() map[int32]int {
 }
 
 // Trouble records err as the reason why the store cannot read pending deliveries. Nil means that
-// the store has reported all of them.
+// the store has reported all pending deliveries.
 func (s *Scheduler) Trouble(err error) {
 	s.report(nil, func() { s.trouble = err })
 }
@@ -249,9 +250,9 @@ const (
 	maxUnread = time.Second
 )
 
-// Loaded decides whether to make the attempt that holds the slot, given the delivery as loaded
-// from the store. It returns the webhook's record for the attempt. If ok is false, there is no
-// attempt, and the slot is free.
+// Loaded decides whether to make the attempt that holds the slot, given the delivery as loaded from
+// the store. It returns the webhook's record for the attempt. If ok is false, the attempt must not
+// be made, and Loaded has freed the slot.
 func (s *Scheduler) Loaded(slot *Slot, found *Loaded) (record any, ok bool) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -259,8 +260,8 @@ func (s *Scheduler) Loaded(slot *Slot, found *Loaded) (record any, ok bool) {
 	if known != nil && !w.dropped {
 		s.learn(w, known)
 	}
-	// The reported version is later than the loaded one if the load was earlier, or if the webhook
-	// was deleted after the report and imported again.
+	// The reported version is later than the loaded version if the load preceded the report, or if
+	// the webhook was deleted after the report and imported again.
 	outdated := known != nil && w.hinted && known.Version < w.version
 	pending := &it
 	switch {
@@ -287,7 +288,7 @@ func (s *Scheduler) Loaded(slot *Slot, found *Loaded) (record any, ok bool) {
 		pending.due, pending.attempts, pending.timing = s.t, unknown, scheduled
 	}
 	if slot.requested {
-		s.request(w.id).from = time.Time{} // skip the pause, since there was no attempt
+		s.request(w.id).from = time.Time{} // skip the pause, since no attempt was made
 	}
 	since := w.since
 	s.freeSlot(slot)
@@ -304,8 +305,8 @@ func (w *webhook) hasDouble(number uint64) bool {
 	return len(w.lanes[live].waiting)+len(w.lanes[recovered].waiting) <= maxSearched && w.has(number)
 }
 
-// unreadPause returns the pause before an unread delivery is loaded again. It is 0 the first
-// time, since the load may only have reached its limit.
+// unreadPause returns how long to wait before loading an unread delivery again. The first retry is
+// immediate, because the previous load may simply have reached its limit.
 func (s *Scheduler) unreadPause(w *webhook) time.Duration {
 	if w.unreadIn != s.loads {
 		w.unread, w.unreadIn = w.unread+1, s.loads

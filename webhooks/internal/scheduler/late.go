@@ -4,18 +4,18 @@ import "time"
 
 const (
 	lateFactor       = 5                      // an attempt is late after this multiple of the usual latency
-	minLatency       = time.Second            // no attempt is late before this
+	minLatency       = time.Second            // minimum age of a late attempt
 	minScarceLatency = 100 * time.Millisecond // minLatency while slots are scarce
-	inspectPause     = 20 * time.Millisecond  // minimum between two inspections
+	inspectPause     = 20 * time.Millisecond  // minimum time between two inspections
 	slowFor          = 10 * time.Second       // a webhook stays slow at least this long after a late attempt
 
-	// maxRequestLatency is the time after which a requested attempt is late while other requested
-	// attempts wait for its slot, so that they begin within a second.
+	// maxRequestLatency is the age at which a requested attempt is late if other requested attempts
+	// wait for its slot. It lets them begin within a second.
 	maxRequestLatency = 900 * time.Millisecond
 
 	// firstLatency is the limit for attempts to unproven webhooks while slots are scarce and the
-	// usual latency is unknown. It does not apply to proven webhooks: after a start, it would send
-	// much of the backlog twice to receivers that take some 100 ms.
+	// usual latency is unknown. It does not apply to proven webhooks, because after a start it
+	// would send much of the backlog twice to receivers that take some 100 ms.
 	firstLatency = 150 * time.Millisecond
 	sampleSize   = 64 // recent successes in the average of the usual latency
 )
@@ -47,8 +47,8 @@ func (s *Scheduler) shortestLimit() time.Duration {
 	return s.latencyLimit(false)
 }
 
-// scarce reports whether slots are scarce: all slots, an account's slots, or the slots reserved
-// for unproven webhooks or requested attempts.
+// scarce reports whether slots of any kind are scarce: all slots, an account's slots, or the slots
+// reserved for unproven webhooks or requested attempts.
 func (s *Scheduler) scarce() bool {
 	return s.full() || s.starved || s.crowdedAccounts > 0 || s.requestRoom() == 0
 }

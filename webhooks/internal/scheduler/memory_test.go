@@ -15,7 +15,8 @@ func heapInUse() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// crowd adds deliveries of webhooks in an account each.
+// crowd adds the given number of webhooks, in different accounts, with the same number of
+// deliveries each.
 func crowd(s *Scheduler, webhooks, each int, due time.Time) {
 	for i := range webhooks {
 		p := Pending{Due: due, Webhook: Webhook{
@@ -28,7 +29,7 @@ func crowd(s *Scheduler, webhooks, each int, due time.Time) {
 	}
 }
 
-// The figure includes a share of the webhook's memory.
+// The memory per delivery includes a share of the webhook's memory.
 func TestAdd_ManyDeliveries_TakeAtMost60BytesEach(t *testing.T) {
 	const webhooks, each = 1000, 100
 	for _, after := range []time.Duration{0, time.Hour} {

@@ -10,7 +10,7 @@ const (
 	minOutagePause = time.Second // first pause between trials; the pauses double
 	maxOutagePause = 10 * time.Second
 	trialSize      = 8           // attempts after each pause, until one gets a response
-	reportInterval = time.Minute // minimum between two reported outages
+	reportInterval = time.Minute // minimum time between two reported outages
 )
 
 // An Outage is a circuit breaker for this host. If the host lacks a resource that attempts need,
@@ -28,7 +28,8 @@ type Outage struct {
 }
 
 // Begin records an attempt that failed because of this host. It returns how long no attempts may
-// begin, and whether the caller should report the outage, which happens once per outage.
+// begin, and whether the caller should report the outage. It asks for at most one report per outage
+// and per reportInterval.
 func (o *Outage) Begin(now time.Time) (pause time.Duration, report bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,8 +54,8 @@ func (o *Outage) End() {
 	}
 }
 
-// Limit returns how many attempts may begin now, at most limit. If the result is 0, it also
-// returns the time when that changes, otherwise next.
+// Limit returns how many attempts may begin now, at most limit. If this is 0 because of the outage,
+// the second result is the time at which attempts may begin again, otherwise it is next.
 func (o *Outage) Limit(now time.Time, limit int, next time.Time) (int, time.Time) {
 	if limit == 0 || !o.on.Load() {
 		return limit, next

@@ -63,8 +63,7 @@ func (l *lane) in() *links[lane] { return &l.links }
 // due returns the time, as an item time, at which the first item may be attempted.
 func (l *lane) due() int64 { return max(l.waiting[0].due, l.loadAt) }
 
-// firstDue returns a due time that puts an item before all other items in the lane, and is not
-// after due.
+// firstDue returns a due time, at most due, that puts an item before all other items in the lane.
 func (l *lane) firstDue(due int64) int64 {
 	if len(l.waiting) > 0 {
 		return min(due, l.waiting[0].due-1)
@@ -208,9 +207,9 @@ type Backlog struct {
 	OldestDue time.Time // of due deliveries that are not in flight; zero if there are none
 }
 
-// Backlog counts the deliveries of a webhook, or of all webhooks if the ID is empty, which takes
-// a millisecond per 10,000 webhooks. A delivery that was reported twice may count twice until it
-// is loaded.
+// Backlog counts the deliveries of a webhook, or of all webhooks if the ID is empty. Counting all
+// takes a millisecond per 10,000 webhooks. A delivery that was reported twice may count twice until
+// it is loaded.
 func (s *Scheduler) Backlog(webhookID string) Backlog {
 	s.lock()
 	defer s.mu.Unlock()

@@ -31,7 +31,7 @@ func TestNextWake_DeliveryDueLater_ReturnsItsDueTime(t *testing.T) {
 		b.started(9)
 		time.Sleep(time.Millisecond)
 		b.started(9, "b1")
-		if got := b.wake(); got != time.Second { // the inspection of b1, too
+		if got := b.wake(); got != time.Second { // b1 is to be inspected, too
 			t.Errorf("NextWake in %v, want 1s", got)
 		}
 	})
@@ -61,8 +61,8 @@ func TestAdd_DueAfterLongestRetry_IsDueAtLongestRetry(t *testing.T) {
 	})
 }
 
-// setWall returns at as if the wall clock had been moved forward by the duration. The monotonic
-// reading stays.
+// setWall returns the time at with its wall clock reading moved forward by the given duration. The
+// monotonic reading stays the same.
 func setWall(t *testing.T, at time.Time, by time.Duration) time.Time {
 	inside := (*struct { // the layout in package time
 		wall uint64
@@ -77,8 +77,8 @@ func setWall(t *testing.T, at time.Time, by time.Duration) time.Time {
 	return at
 }
 
-// A time from a store has no monotonic reading and refers to the current wall clock. These tests
-// do not run in a bubble, because its times have no monotonic reading either.
+// A time from a store has no monotonic reading and refers to the current wall clock. These tests do
+// not run in a bubble, where times have no monotonic reading at all.
 func TestAdd_WallClockWasSet_IsDueByTheNewClock(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, by := range []time.Duration{0, -day, day, 3000 * day} {
@@ -309,9 +309,9 @@ func BenchmarkLongestWait(b *testing.B) {
 	}
 }
 
-// BenchmarkAdd measures what a commit waits for the scheduler: the time of an Add of 64 new
-// deliveries to a scheduler that has many pending, while slots are taken and given back. p50-µs and
-// p99-µs are quantiles of that time. heap-B and resident-B are bytes per pending delivery.
+// BenchmarkAdd measures how long a commit waits for the scheduler: the duration of an Add of 64 new
+// deliveries to a scheduler that has many pending, while slots are taken and freed. p50-µs and
+// p99-µs are quantiles of that duration. heap-B and resident-B are bytes per pending delivery.
 func BenchmarkAdd(b *testing.B) {
 	for _, pending := range []int{1_000_000, 10_000_000} {
 		b.Run(fmt.Sprint("pending=", pending), func(b *testing.B) {

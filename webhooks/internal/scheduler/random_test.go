@@ -28,9 +28,9 @@ type world struct {
 	calm    bool       // the only events are attempts, which all succeed
 }
 
-// A lateReport has not reached the scheduler yet.
+// A lateReport is a report that has not reached the scheduler yet.
 type lateReport struct {
-	webhook string // "": of a delivery
+	webhook string // empty for a report of a delivery
 	group   int32
 	pass    func()
 }
@@ -156,7 +156,7 @@ func (w *world) enqueue() {
 	}
 }
 
-// happen takes a step outside of the dispatcher.
+// happen takes a random step outside of the dispatcher.
 func (w *world) happen() {
 	if w.calm {
 		w.pass()
@@ -276,7 +276,7 @@ func (w *world) step() {
 	w.begin()
 	for _, a := range w.under {
 		if !a.ended && (a.canceled || !a.ends.After(time.Now())) {
-			a.ended = true // the dispatcher audit entries later
+			a.ended = true // the dispatcher notices later
 		}
 	}
 	w.finish(3)
@@ -352,7 +352,8 @@ func (w *world) begin() (again bool) {
 	return more || len(made) < len(picked)
 }
 
-// finish answers and stores ended attempts, and leaves about one in most for later.
+// finish answers attempts that have ended, and stores their results. At random it leaves about one
+// in most for later.
 func (w *world) finish(most int) {
 	w.Helper()
 	for _, a := range slices.Clone(w.under) {

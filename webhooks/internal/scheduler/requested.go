@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	requestPause = time.Second      // minimum between two requested attempts to one webhook
+	requestPause = time.Second      // minimum time between two requested attempts to one webhook
 	requestLife  = 75 * time.Second // after this time a request expires; longer than any pause between probes
 
 	// maxRequested is the maximum number of requested attempts in flight to one webhook. Another
@@ -119,7 +119,8 @@ func (s *Scheduler) setRequested(slot *Slot) {
 	}
 }
 
-// nextRequest returns the time when the next requested attempt may begin, but at most then.
+// nextRequest returns the time when the next requested attempt may begin, or then if that is
+// earlier.
 func (s *Scheduler) nextRequest(then time.Time) time.Time {
 	if s.requestRoom() == 0 {
 		return then
@@ -142,11 +143,11 @@ func (s *Scheduler) requestRoom() int { return max(0, s.requestSlots()-s.request
 
 func (s *Scheduler) requestSlots() int { return max(1, s.slots/8) }
 
-// requestShare returns the limit per account. It keeps one account's requests to receivers that
-// hang from delaying the requests of others.
+// requestShare returns the limit per account. It prevents an account whose requested attempts hang
+// from delaying the requests of other accounts.
 func (s *Scheduler) requestShare() int { return max(1, s.requestSlots()/4) }
 
-// requestsCrowded reports whether the account must not begin another requested attempt.
+// requestsCrowded reports whether the account may not begin another requested attempt now.
 func (s *Scheduler) requestsCrowded(a *account) bool {
 	return s.requestRoom() == 0 || a.requested >= s.requestShare()
 }

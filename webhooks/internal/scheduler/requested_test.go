@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// down adds webhooks with an open breaker to an account, each with due deliveries.
+// down gives an account webhooks with an open breaker and due deliveries.
 func (b *bench) down(account string, deliveries int, ids ...string) {
 	b.Helper()
 	for _, id := range ids {

@@ -5,7 +5,7 @@ import "maps"
 // A roster is a map that shrinks once most of its entries are deleted, unlike Go's maps.
 type roster[T any] struct {
 	all  map[string]T
-	most int // maximum length since all was allocated
+	most int // maximum length since the map all was allocated
 }
 
 // minShrunk is the smallest maximum length that makes shrinking worthwhile.

@@ -45,7 +45,7 @@ type line struct {
 	standing Standing
 	lanes    list[lane, *lane]
 	links    links[line]
-	out      bool // removed from the runQueue, while attempts are picked from it or its account is full
+	out      bool // temporarily not in the runQueue: attempts are being picked from it, or its account is full
 }
 
 func (l *line) in() *links[line] { return &l.links }
@@ -104,9 +104,8 @@ func (s *Scheduler) endLine(l *line) {
 	}
 }
 
-// pick begins attempts of healthy webhooks, live deliveries first. The standings take turns, and
-// so do the accounts of a standing and the webhooks of an account. The next call continues the
-// turns.
+// pick begins attempts of healthy webhooks, live deliveries first. The standings take turns, and so
+// do the accounts of a standing and the webhooks of an account. The next call resumes the rotation.
 func (s *Scheduler) pick(r *round) {
 	unproven := s.boundUnproven()
 	for kind := range s.runQueues {

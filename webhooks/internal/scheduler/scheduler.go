@@ -1,6 +1,6 @@
 // Package scheduler decides when each pending delivery is attempted, and how many attempts run
-// concurrently. It keeps receivers from being overloaded, and from taking the slots that others
-// need.
+// concurrently. It keeps receivers from being overloaded, and from taking the slots that other
+// receivers need.
 //
 // A store reports pending deliveries (feed.go). The store is authoritative and the scheduler's
 // memory is a hint: a report may be duplicated, late or stale, because each delivery is loaded
@@ -41,14 +41,14 @@ type Config struct {
 	PerWebhook int // maximum for one webhook
 	PerAccount int // maximum for the webhooks of one account
 
-	// MaxUnrecorded is the number of ended attempts without a stored result at which no more
-	// attempts begin.
+	// MaxUnrecorded is the maximum number of ended attempts without a stored result. No attempts
+	// begin while it is reached.
 	MaxUnrecorded int
 
 	Timeout time.Duration // of an attempt
 
-	// LongestRetry limits how far in the future a delivery may be due, because a later due time was
-	// set by a wrong clock. 0: no limit.
+	// LongestRetry limits how far in the future a delivery may be due, because only a wrong clock
+	// can have set a later due time. 0 means no limit.
 	LongestRetry time.Duration
 
 	Jitter *jitter.Source // for the pauses between probes; nil means random
@@ -178,7 +178,7 @@ func (s *Scheduler) InFlight() int {
 	return s.inFlight
 }
 
-// Busy reports whether an attempt is in flight or not recorded.
+// Busy reports whether any attempt is in flight or has no recorded result yet.
 func (s *Scheduler) Busy() bool {
 	s.lock()
 	defer s.mu.Unlock()

@@ -13,8 +13,8 @@ type Attempt interface {
 	Wait(ctx context.Context) error // waits until it has ended, or returns the error of ctx
 }
 
-// A Slot is the right to make an attempt. It belongs to the scheduler from Next to End. Its
-// memory can be reused afterwards, if it is zeroed.
+// A Slot is the right to make an attempt. It belongs to the scheduler from Next to End. Afterwards
+// its memory can be zeroed and reused.
 type Slot struct {
 	webhook   *webhook
 	attempt   Attempt
@@ -47,7 +47,7 @@ func (s *Slot) Webhook() string { return s.webhook.id }
 // Number returns the store's number of the delivery.
 func (s *Slot) Number() uint64 { return s.item.number }
 
-// A round is a call of Next.
+// A round holds the state of one call of Next.
 type round struct {
 	limit int
 	slot  func() (*Slot, Attempt)
@@ -139,7 +139,7 @@ func (w *webhook) find(number uint64) *Slot {
 	return nil
 }
 
-// Evidence is what an attempt shows about its receiver.
+// Evidence is the information that an attempt gives about its receiver.
 type Evidence uint8
 
 // The kinds of evidence.
@@ -242,7 +242,7 @@ type Fate struct {
 	Stale    bool          // another process may have changed it; load it again
 }
 
-// End ends an attempt whose slot was freed, after its result was stored or given up.
+// End ends an attempt whose slot was freed, after its result was stored or abandoned.
 func (s *Scheduler) End(slot *Slot, fate Fate) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -266,8 +266,8 @@ func (s *Scheduler) End(slot *Slot, fate Fate) {
 	}
 }
 
-// forgetSlot removes a slot from its webhook. Unless it is nil, the delivery waits again as item
-// it.
+// forgetSlot removes a slot from its webhook. Unless the argument it is nil, the delivery waits
+// again, as that item.
 func (s *Scheduler) forgetSlot(slot *Slot, it *item) {
 	w := slot.webhook
 	i := slices.Index(w.slots, slot)

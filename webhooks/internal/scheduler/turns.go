@@ -34,8 +34,8 @@ func (w *webhook) Before(other *webhook) bool {
 
 func (w *webhook) Moved(place int) { w.place = place }
 
-// pickTurns begins attempts of unhealthy webhooks, which take turns: at most most, and within their
-// share of the slots.
+// pickTurns begins attempts of unhealthy webhooks, which take turns. It begins no more than most
+// attempts, and stays within the webhooks' share of the slots.
 func (s *Scheduler) pickTurns(r *round, most int) {
 	for most > 0 && s.spare() > 0 {
 		w := s.nextTurn(s.failingRoom())
@@ -76,7 +76,7 @@ func (s *Scheduler) nextTurn(failing int) *webhook {
 	return first
 }
 
-// unpark puts parked webhooks of the account back into their queues, one for each spare slot.
+// unpark puts parked webhooks of the account back into their queues, up to one for each spare slot.
 func (s *Scheduler) unpark(a *account) {
 	if len(a.parked) == 0 || a.full() {
 		return

@@ -30,7 +30,8 @@ func parkedWebhook(b *bench, others int, search bool) {
 	}
 }
 
-// inspectAgain ends the search for late attempts in acct by an attempt in another account.
+// inspectAgain makes an attempt in another account, which ends the search for late attempts in
+// acct.
 func inspectAgain(b *bench) {
 	b.Helper()
 	b.hook("other", Proven, "elsewhere")

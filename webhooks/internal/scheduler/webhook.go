@@ -24,8 +24,8 @@ type Webhook struct {
 	Record      any // the caller's record of the webhook, not used by the scheduler
 }
 
-// A webhook holds the state of a webhook that has deliveries pending or in flight, or had some
-// recently.
+// A webhook holds the scheduler's state of a webhook that has deliveries pending or in flight, or
+// recently had some.
 type webhook struct {
 	id      string
 	account *account
@@ -107,7 +107,7 @@ func (w *webhook) isEmpty() bool {
 	return len(w.slots)+len(w.lanes[live].waiting)+len(w.lanes[recovered].waiting) == 0
 }
 
-// webhookOf returns the webhook that r describes, and adds it if it is not known.
+// webhookOf returns the webhook that r describes. It adds the webhook if it is not known yet.
 func (s *Scheduler) webhookOf(r *Webhook, group int32) *webhook {
 	if w := s.webhooks.all[r.ID]; w != nil {
 		return w
@@ -130,7 +130,7 @@ func (s *Scheduler) webhookOf(r *Webhook, group int32) *webhook {
 	return w
 }
 
-// learn sets a webhook's record, unless a later version is known.
+// learn sets a webhook's record, unless the scheduler already has a later version.
 func (s *Scheduler) learn(w *webhook, r *Webhook) {
 	if r.Version < w.version {
 		return
@@ -146,13 +146,14 @@ func (s *Scheduler) learn(w *webhook, r *Webhook) {
 	}
 }
 
-// longFailing is how long a webhook must have failed for its next success to count as a recovery.
+// longFailing is how long a webhook must have been failing before its next success counts as a
+// recovery.
 const longFailing = time.Minute
 
 // setStanding sets the standing of a webhook. If a webhook becomes Proven after longFailing or an
 // open breaker, its receiver has recovered, and deliveries that wait for a retry become due. If
-// such a delivery fails again, the next recovery does not make it due. So events that fail for
-// other reasons do not use up their attempts.
+// such a delivery fails again, the next recovery does not bring it forward. So deliveries that fail
+// for other reasons do not use up their attempts.
 func (s *Scheduler) setStanding(w *webhook, standing Standing) {
 	if w.standing == standing {
 		return

@@ -1,5 +1,5 @@
-// Package testgate limits how many test events run, and how often they begin. Limits are needed,
-// because the senders of test events choose the receivers.
+// Package testgate limits the number and frequency of test events. The limits are needed because
+// senders of test events choose the receivers.
 //
 //	pass, err := gate.Begin(account, webhook)
 //	defer gate.End(pass)
@@ -19,13 +19,13 @@ import (
 
 const (
 	maxPasses        = 256         // running
-	maxAccountPasses = 8           // running or begun within interval, per account
-	interval         = time.Second // minimum between two test events to one webhook
+	maxAccountPasses = 8           // running or begun within the last interval, per account
+	interval         = time.Second // minimum time between two test events to one webhook
 )
 
 var (
-	// ErrBusy is returned by [Gate.Begin] if a test event to the webhook is already running, or
-	// too many test events are.
+	// ErrBusy is returned by [Gate.Begin] if a test event to the webhook is already running, or if
+	// the number of test events has reached a limit.
 	ErrBusy = errors.New("a test event is already running")
 
 	// ErrClosed is returned by [Gate.Begin] after [Gate.Close].
@@ -33,7 +33,7 @@ var (
 )
 
 // A Gate tracks the test events that are running or began within the last interval. The zero Gate
-// is open.
+// is ready to use and not closed.
 type Gate struct {
 	mu       sync.Mutex
 	accounts map[string]*accountPasses
@@ -129,8 +129,8 @@ func (g *Gate) drop(account string) {
 	}
 }
 
-// Evict cancels the test event to a deleted webhook. It returns nil when nothing more will be
-// sent, or the error of ctx if that ends first.
+// Evict cancels the running test event to a deleted webhook. It returns nil when nothing more will
+// be sent, or the error of ctx if ctx ends first.
 func (g *Gate) Evict(ctx context.Context, account, webhook string) error {
 	g.mu.Lock()
 	var found *Pass
@@ -145,7 +145,7 @@ func (g *Gate) Evict(ctx context.Context, account, webhook string) error {
 	return found.Wait(ctx)
 }
 
-// EvictAccount is Evict for all webhooks of an account.
+// EvictAccount is like Evict, for all webhooks of an account.
 func (g *Gate) EvictAccount(ctx context.Context, account string) error {
 	g.mu.Lock()
 	var found []*Pass
@@ -164,8 +164,8 @@ func (g *Gate) EvictAccount(ctx context.Context, account string) error {
 	return nil
 }
 
-// Close rejects new test events and waits for running ones. When ctx ends it cancels them, and
-// waits at most grace for them.
+// Close rejects new test events and waits for running ones. When ctx ends, it cancels the running
+// test events and waits at most grace for them to end.
 func (g *Gate) Close(ctx context.Context, grace time.Duration) {
 	g.mu.Lock()
 	g.closed = true

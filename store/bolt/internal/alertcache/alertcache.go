@@ -1,6 +1,6 @@
 // Package alertcache is a write-behind buffer for alerts: a report that changes nothing needs no
-// transaction, and a change that may be lost in a crash is written to the file later. Such an alert
-// is deferred.
+// transaction, and a change that may be lost in a crash is written to the file later. An alert with
+// such a change is called deferred.
 package alertcache
 
 import (
@@ -14,15 +14,15 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// maxAlerts bounds the number of alerts in memory, some 300 bytes each. At most half of them may
-// be deferred; beyond that, changes are written at once.
+// maxAlerts is the maximum number of alerts in memory, at about 300 bytes each. At most half of
+// them may be deferred; beyond that, changes are written at once.
 const maxAlerts = 131_072
 
 // Options connect the cache with the rest of the store.
 type Options struct {
 	Read    func(row []byte) (Alert, error) // reads an alert from the file
-	Erasing func(account string) bool       // reports whether the account is under erasure
-	Halted  func() bool                     // reports whether nothing can be written
+	Erasing func(account string) bool       // reports whether the account is being erased
+	Halted  func() bool                     // reports whether the file cannot be written
 }
 
 // A Cache caches alerts by row, the key of the alert in schema.Alerts.
@@ -31,7 +31,7 @@ type Cache struct {
 
 	mu       sync.Mutex
 	known    map[string]Alert // by row
-	writing  map[string]int   // transactions about to write the row, which bars deferral
+	writing  map[string]int   // transactions about to write the row; they prevent deferral
 	deferred int              // number of deferred alerts
 	closed   bool
 }
@@ -47,8 +47,8 @@ type Alert struct {
 // New returns an empty cache.
 func New(options Options) *Cache { return &Cache{options: options} }
 
-// Answer applies a change that needs no transaction. If the change needs one, Answer has no effect
-// and returns false.
+// Answer applies a change that needs no transaction. If the change needs a transaction, Answer has
+// no effect and returns false.
 func (c *Cache) Answer(account string, row []byte, change func(*driver.AlertStep) error) (answered bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,8 +85,8 @@ func (c *Cache) Answer(account string, row []byte, change func(*driver.AlertStep
 	return c.put(row, a), nil
 }
 
-// Close makes Answer return [store.ErrClosed], so that no alert can be deferred from then on. It
-// returns the rows of the deferred alerts.
+// Close returns the rows of the deferred alerts. From then on Answer returns [store.ErrClosed], so
+// no more alerts can be deferred.
 func (c *Cache) Close() (rows []string) {
 	c.mu.Lock()
 	c.closed = true
@@ -156,7 +156,8 @@ func (c *Cache) MarkDue(row []byte) {
 }
 
 // put caches an alert, and evicts another if the cache is full. Deferred alerts are never evicted.
-// If the alert is deferred and too many others already are, put does nothing and returns false.
+// If the alert is deferred and too many other alerts are already deferred, put does nothing and
+// returns false.
 func (c *Cache) put(row []byte, a Alert) (done bool) {
 	old, known := c.known[string(row)]
 	switch {

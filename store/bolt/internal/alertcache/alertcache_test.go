@@ -42,7 +42,7 @@ func TestPut_Full_KeepsDeferredAlerts(t *testing.T) {
 	}
 }
 
-// The test reports the states of an alert that the file has.
+// The file has an alert with the state "old". Each case calls Answer for it.
 func TestAnswer_Change_IsDeferredOnlyIfSafe(t *testing.T) {
 	t.Parallel()
 	row := []byte("row")

@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// Append stores an entry as the last one of its account and target. Its ID must be new.
+// Append stores an entry as the last entry of its account and target. The entry's ID must be new.
 func (s Step) Append(n *audit.Entry, at time.Time) error {
 	number := lastNumber(s.Bolt) + 1
 	ofAccount, ofTarget := record.AuditEntriesOf(n.Account), TargetRow(s.Bolt, n.Account, n.Target)

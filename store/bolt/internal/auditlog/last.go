@@ -16,8 +16,8 @@ import (
 type Step struct{ *groupcommit.Tx }
 
 // TargetRow returns the key of the row that holds the number of a target's last entry. For an
-// existing API key, this is the key's own row, which is written at its creation anyway. For any
-// other target, it is a separate row.
+// existing API key, this is the API key's own row, which is written anyway when the API key is
+// created. For any other target, it is a separate row.
 func TargetRow(tx *bbolt.Tx, account string, target audit.Target) []byte {
 	if target.Kind == audit.TargetKey {
 		if row := record.AccountKey(account, target.ID); tx.Bucket(schema.Accounts).Get(row) != nil {
@@ -48,8 +48,8 @@ func lastNumber(tx *bbolt.Tx) uint64 {
 	return max(record.Number(last), log.Sequence())
 }
 
-// entryAt returns the entry with that number, or the zero entry if it has been removed. If purging
-// removed it, all entries before it are removed, too.
+// entryAt returns the entry with that number, or the zero entry if it has been removed. If a purge
+// removed it, all earlier entries are removed, too.
 func entryAt(tx *bbolt.Tx, number uint64) (row record.AuditRecord, err error) {
 	value := tx.Bucket(schema.Audit).Get(record.NumberKey(number))
 	if value == nil {

@@ -13,9 +13,9 @@ import (
 // maxRead is the maximum number of entries read for one page, or in one step.
 const maxRead = 10_000
 
-// List returns a page of entries, newest first. It follows the links from each entry to the
-// previous one of the same target, if the query names a target, or else of the same account.
-// cursors encodes the positions in lists.
+// List returns a page of entries, newest first. It follows the links to the previous entry of the
+// same target if the query names a target, or else of the same account. cursors encodes the
+// positions in lists.
 func List(tx *bbolt.Tx, cursors cursor.Key, account string, query audit.Query) (page audit.Page, err error) {
 	head, ofTarget := record.AuditEntriesOf(account), query.Target.ID != ""
 	if ofTarget {
@@ -52,8 +52,8 @@ func List(tx *bbolt.Tx, cursors cursor.Key, account string, query audit.Query) (
 	return page, nil
 }
 
-// resume returns the entry at which to resume a list that begins at number: the entry after or, if
-// that has been removed, the next entry of the list.
+// resume returns the number at which to resume a list that begins at number. It is the parameter
+// after or, if that entry has been removed, the number of the next entry of the list.
 func resume(tx *bbolt.Tx, number, after uint64, ofTarget bool) (uint64, error) {
 	if after >= number {
 		return number, nil
@@ -78,8 +78,8 @@ func decode(tx *bbolt.Tx, row *record.AuditRecord, number uint64) (audit.Entry, 
 	return n, err
 }
 
-// Read decodes a row of the trail. If it returns an error, the entry has only its account and ID, as
-// far as they can be read.
+// Read decodes a row of the trail. If it returns an error, the entry has only its account and ID,
+// as far as they can be read.
 func Read(tx *bbolt.Tx, key, value []byte) (n audit.Entry, storedAt time.Time, err error) {
 	row, err := record.DecodeAuditRecord(value)
 	if err != nil {

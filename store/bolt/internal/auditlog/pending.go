@@ -16,7 +16,7 @@ import (
 const perPendingRow = 64
 
 // pendingRow returns the key of the row that records whether an entry is pending, and the entry's
-// bit in that row. Keys are sorted by account.
+// bit in that row. Keys sort by account.
 func pendingRow(account string, number uint64) (key []byte, bit uint64) {
 	return append(append([]byte(account), 0), record.NumberKey(number/perPendingRow)...), 1 << (number % perPendingRow)
 }

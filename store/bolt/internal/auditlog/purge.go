@@ -20,8 +20,8 @@ func (s Step) Purge(before time.Time, ahead func(time.Time) bool, left *int) err
 	var old [][]byte // deleted after the loop: a cursor skips keys after a deletion
 	var entries []record.AuditRecord
 	var numbers []uint64 // of entries
-	// gone and goneEntries are how much of old and entries to remove: the rest were stored while the
-	// clock was ahead.
+	// gone and goneEntries are the numbers of leading elements of old and entries to remove. The
+	// rest were stored while the clock was ahead, and remain.
 	gone, goneEntries := 0, 0
 	c := s.Bolt.Bucket(schema.Audit).Cursor()
 	for k, value := c.First(); k != nil && gone < *left && len(old) < *left+maxRead; k, value = c.Next() {
@@ -55,14 +55,14 @@ func (s Step) Purge(before time.Time, ahead func(time.Time) bool, left *int) err
 	return s.DeleteAll(schema.Audit, old)
 }
 
-// keepNumbers prevents numbers of entries about to be removed from being used again: a reporter that
-// has read an entry marks it as reported later, by number.
+// keepNumbers ensures that the numbers of removed entries are never used again, because a reporter
+// that has read an entry later marks it as reported by its number.
 func (s Step) keepNumbers() error {
 	return s.Bolt.Bucket(schema.Audit).SetSequence(lastNumber(s.Bolt))
 }
 
-// forget removes what refers to an entry. All entries up to number last are being removed, so that
-// account and target may have no last entry.
+// forget removes the references to an entry. All entries up to number last are being removed, so
+// the account and the target may end up without a last entry.
 func (s Step) forget(row *record.AuditRecord, number, last uint64) error {
 	// If the entry is unreadable, this updates at least the account.
 	n, _, _ := record.DecodeAuditEntry(row.Account, row.ID, row.AuditEntry)
@@ -80,9 +80,9 @@ func (s Step) forget(row *record.AuditRecord, number, last uint64) error {
 	return s.purgeRoutine(row.Account, number)
 }
 
-// Erase removes up to limit entries of an account, newest first, and after the last one the rows
-// that hold the numbers of the last entries of its targets. Rows of API keys, which hold such
-// numbers, too, remain. Erase returns how many entries it removed.
+// Erase removes up to limit entries of an account, newest first, and returns the number of removed
+// entries. Once no entry is left, it removes up to limit rows that hold the numbers of targets'
+// last entries. It keeps the rows of API keys, which hold such numbers, too.
 func (s Step) Erase(account string, limit int) (erased int, err error) {
 	if err := s.keepNumbers(); err != nil {
 		return 0, err
@@ -100,7 +100,7 @@ func (s Step) Erase(account string, limit int) (erased int, err error) {
 		if err := s.setPending(account, number, false); err != nil {
 			return 0, err
 		}
-		number = entry.Before // 0 for an unreadable entry: purging removes earlier ones
+		number = entry.Before // 0 for an unreadable entry: a purge will remove the earlier entries
 	}
 	slices.Reverse(old)
 	if err := s.DeleteAll(schema.Audit, old); err != nil {

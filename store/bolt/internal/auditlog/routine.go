@@ -9,9 +9,9 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// routineLinks are the numbers of the next entries of the same account and of the same target
-// after a routine entry, or 0. Records in the log link backwards only, but removing an entry from
-// the middle of both lists requires the entries after it.
+// routineLinks holds the numbers of the entries that follow a routine entry in the lists of its
+// account and of its target; 0 means none. Records in the log link only backwards, but removing an
+// entry from the middle of both lists requires the entries after it.
 type routineLinks struct{ after, afterOfTarget uint64 }
 
 func decodeRoutineLinks(row []byte) (l routineLinks, ok bool) {
@@ -25,8 +25,8 @@ func (l routineLinks) encode() []byte {
 	return append(record.NumberKey(l.after), record.NumberKey(l.afterOfTarget)...)
 }
 
-// RoutineKey returns the key of an entry in schema.AuditRoutine. For number 0, it returns the key of
-// the row that counts the account's routine entries.
+// RoutineKey returns the key of an entry in schema.AuditRoutine. For number 0, it returns the key
+// of the row that counts the account's routine entries.
 func RoutineKey(account string, number uint64) []byte {
 	return record.Prefixed(account, string(record.NumberKey(number)))
 }
@@ -73,9 +73,9 @@ func (s Step) countRoutine(account string, change int) (count int, err error) {
 	return count, s.Put(schema.AuditRoutine, key, record.NumberKey(uint64(count)))
 }
 
-// removeRoutine removes the account's oldest routine entry. No other row of schema.AuditRoutine links
-// to it, because all other routine entries are later. An unreadable entry stays in the log until it
-// is purged.
+// removeRoutine removes the account's oldest routine entry. No other row of schema.AuditRoutine
+// links to it, because all other routine entries are later. An unreadable entry stays in the log
+// until it is purged.
 func (s Step) removeRoutine(account string) error {
 	k, row := s.Bolt.Bucket(schema.AuditRoutine).Cursor().Seek(RoutineKey(account, 1))
 	if !bytes.HasPrefix(k, record.Prefixed(account, "")) {
@@ -133,7 +133,7 @@ func (s Step) unlink(item *record.AuditRecord, number uint64, links routineLinks
 	return s.Delete(schema.Audit, record.NumberKey(number))
 }
 
-// purgeRoutine removes the row in schema.AuditRoutine of an entry that is being purged.
+// purgeRoutine removes the schema.AuditRoutine row of an entry that is being purged.
 func (s Step) purgeRoutine(account string, number uint64) error {
 	key := RoutineKey(account, number)
 	if s.Get(schema.AuditRoutine, key) == nil {

@@ -95,8 +95,8 @@ type firstAttempt struct {
 	record []byte
 }
 
-// minPacked is the minimum number of first attempts in a pack. It limits how many packs of a
-// segment a lookup must read.
+// minPacked is the minimum number of first attempts in a pack. It limits the number of packs that a
+// lookup in a segment must read.
 const minPacked = 4
 
 // writeFirstAttempts writes the batch's first attempts at deliveries of a segment as one record,
@@ -160,7 +160,7 @@ func attemptsAt(tx *bbolt.Tx, segment *record.Segment, number uint64) (attempts 
 		}
 	}
 	for len(attempts) > 0 && attempts[0].Number <= attempts[len(attempts)-1].Number-driver.MaxAttempts {
-		attempts, outcomes = attempts[1:], outcomes[1:] // one too many: the first, in a pack
+		attempts, outcomes = attempts[1:], outcomes[1:] // the packed first attempt is one too many
 	}
 	for _, outcome := range outcomes {
 		switch outcome {

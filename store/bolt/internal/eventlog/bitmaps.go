@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
-// bitmaps holds those bitmaps of a bucket that the batch has read. The batch changes them in
-// memory and writes each once.
+// bitmaps holds the bitmaps that the batch has read from a bucket. The batch changes them in memory
+// and writes each bitmap once.
 type bitmaps struct {
 	bucket []byte
 	cursor *bbolt.Cursor
@@ -19,7 +19,7 @@ type bitmaps struct {
 }
 
 type bitmap struct {
-	last uint64 // last number of the segment, the row's key
+	last uint64 // last number of the segment, which is the row's key
 	record.Bitmap
 	changed  bool
 	attempts []firstAttempt // first attempts at deliveries of the segment

@@ -5,8 +5,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// Dividers are rows without values after the last segment of schema.Events. Without them, two or
-// three commits would write each event.
+// Dividers are rows without values after the last segment of schema.Events. Without them, each
+// event would be written by two or three commits.
 //
 // When rows are added to a leaf, bbolt rewrites the leaf. It splits the leaf only if it has more
 // than four rows, with at least two on either side. So without dividers, the last leaf would keep
@@ -25,8 +25,8 @@ func IsDivider(k, value []byte) bool {
 	return len(k) == 9 && firstDivider <= k[8] && k[8] <= lastDivider && len(value) == 0
 }
 
-// moveDividers moves the dividers behind the last segment, if at least a page has been written
-// since they were moved last.
+// moveDividers moves the dividers behind the last segment, if at least one page has been written
+// since the last move.
 func (s *Step) moveDividers() error {
 	if s.published < s.writer.page {
 		return nil

@@ -24,8 +24,8 @@
 //
 // Events and deliveries share one series of numbers: an event has one, and its deliveries have the
 // next ones. The events of a commit form a segment: one row, under its last number, with their
-// bodies in the next row. Two bitmaps per segment mark the deliveries that are pending as published
-// and the skipped ones. A delivery gets its own row when an attempt fails. Attempts have a row
-// each, except first attempts, which are packed by segment. docs/format.md in the repository
-// describes all buckets.
+// bodies in the next row. Each segment has two bitmaps: one marks the deliveries that are pending
+// as published, the other marks the skipped deliveries. A delivery gets its own row when an attempt
+// fails. Attempts have a row each, except first attempts, which are packed by segment.
+// docs/format.md in the repository describes all buckets.
 package eventlog

@@ -13,8 +13,8 @@ import (
 const eraseLook = 10_000
 
 // FindOf returns the last number of the next segment that has events of the account. It starts at
-// the segment that contains from. If it gives up early, more is true and number is the number to
-// continue with.
+// the segment that contains the number from. If it gives up early, more is true and number is the
+// number to continue with.
 func (v *View) FindOf(account string, from uint64) (number uint64, found, more bool) {
 	looked := 0
 	for segment := range v.segments.from(from) {

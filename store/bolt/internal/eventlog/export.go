@@ -107,8 +107,8 @@ func (e *exporter) add(row []byte, event *transfer.Event) (more bool) {
 	return e.Add(row, event)
 }
 
-// event returns the event at index i as exported. If part of it is unreadable, event returns the
-// name of that part.
+// event returns the exported form of the event at index i. If a part of the event is unreadable, it
+// returns the name of that part instead.
 func (e *exporter) event(s *exportedSegment, i int, event *record.Event) (exported *transfer.Event, unreadable string) {
 	exported = &transfer.Event{
 		EncodedEvent: event.EncodedEvent, PublishedAt: event.PublishedAt, Matched: event.Deliveries,
@@ -134,7 +134,7 @@ func (e *exporter) event(s *exportedSegment, i int, event *record.Event) (export
 	return exported, ""
 }
 
-// delivery reads a delivery, like deliveryOf. If no such delivery, it leaves State empty.
+// delivery reads a delivery, like deliveryOf. If there is no such delivery, State remains empty.
 func (e *exporter) delivery(s *exportedSegment, number uint64, d *transfer.Delivery) error {
 	there := e.log.hasWebhook(e.tx, []byte(d.WebhookID))
 	if there && s.fresh.Has(number) {

@@ -70,8 +70,8 @@ func (s *Step) noteSkipped(run uint64) {
 	})
 }
 
-// failed returns the numbers of the webhook's deliveries that may have failed, ascending, for the
-// range of one row: from low on and before high.
+// failed returns the numbers of the webhook's deliveries that may have failed, in ascending order.
+// It covers the range of one row, [low, high).
 func (w *walk) failed(high uint64) (low uint64, numbers []uint64, err error) {
 	w.cost += costIndex
 	low = (high - 1) / record.MaxFailed * record.MaxFailed
@@ -109,8 +109,7 @@ func (w *walk) failed(high uint64) (low uint64, numbers []uint64, err error) {
 	return low, numbers, nil
 }
 
-// eachSkipped calls visit with the skipped deliveries whose numbers are at least from and less
-// than to.
+// eachSkipped calls visit with the skipped deliveries whose numbers are in [from, to).
 func eachSkipped(tx *bbolt.Tx, from, to uint64, visit func(webhook []byte, number uint64)) {
 	found := NewSegments(tx)
 	c := tx.Bucket(schema.Skipped).Cursor()

@@ -21,7 +21,8 @@ type idFilter struct {
 	places []uint64 // bit i is set if runs[i] has a key at this place
 }
 
-// filterOf adds a run to the last filter, or to a new one if that is full, and returns the filter.
+// filterOf adds a run to the last filter, or to a new filter if the last one is full, and returns
+// the filter.
 func (x *idIndex) filterOf(run uint64) *idFilter {
 	if n := len(x.filters); n == 0 || len(x.filters[n-1].runs) == runsPerFilter {
 		x.filters = append(x.filters, &idFilter{places: make([]uint64, idPlaces)})

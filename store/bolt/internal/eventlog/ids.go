@@ -21,12 +21,12 @@ const idsPerRun = 32 << 10
 
 // idIndex finds events by ID, to recognize events that are published again.
 //
-// IDs may be random. A row for each ID in a large tree would make each event write some pages of
-// the file. So the IDs of the newest events are only in memory. Each idsPerRun of them become a
-// run: rows in schema.EventIDs sorted by key, which one of the next commits appends and which
-// never change. Open reads the events after the last run again, so a crash loses nothing. A filter
-// in memory reports which runs may contain a key. A run is deleted as a whole, once the IDs of all
-// its events have been purged.
+// IDs may be random. If each ID had a row in a large tree, each event would write several pages of
+// the file. So the IDs of the newest events are only in memory. Every idsPerRun of them become a
+// run: rows in schema.EventIDs that are sorted by key. One of the next commits appends the run,
+// which never changes afterwards. Open reads the events after the last run again, so a crash loses
+// nothing. A filter in memory reports which runs may contain a key. A run is deleted as a whole,
+// once the IDs of all its events have been purged.
 //
 // A key is 64 bits of a hash of the ID. Different IDs may share a key, so a lookup compares the ID
 // with the ID stored in the event. Rows may refer to erased events. Entries in memory may refer to
@@ -36,7 +36,7 @@ type idIndex struct {
 
 	// mu guards the following fields for readers. Only the Writer changes them.
 	mu      sync.Mutex
-	newer   idSet // IDs that are in no run yet
+	newer   idSet // IDs that are not in a run yet
 	writing idSet // IDs of the next run, until it is committed
 	filters []*idFilter
 }
@@ -99,7 +99,8 @@ func (s *idSet) appendNumbers(numbers []uint64, key uint64) []uint64 {
 	return numbers
 }
 
-// A Found holds the numbers of events and the runs among which an event may be.
+// A Found holds the candidates of a lookup: the numbers of events, and the runs that may contain
+// the event's ID.
 type Found struct {
 	account, id string
 	key         uint64
@@ -107,9 +108,9 @@ type Found struct {
 	runs        []uint64 // each run is named by the number of its last event
 }
 
-// Find returns where the account's event with that ID may be. Readers must call Find before their
-// transaction begins: an ID is added in memory before its event is readable, and written to the
-// file before it is removed from memory.
+// Find returns the places where the account's event with that ID may be stored. Readers must call
+// Find before their transaction begins: an ID is added in memory before its event is readable, and
+// written to the file before it is removed from memory.
 func (l *Log) Find(account, id string) Found {
 	return l.ids.find(account, id, l.ids.secret.KeyOf(account, id))
 }
@@ -124,8 +125,8 @@ func (x *idIndex) find(account, id string, key uint64) Found {
 	return found
 }
 
-// Event returns the event, or [apierr.ErrNotFound]. The result of Find, found, must be from before
-// the transaction began.
+// Event returns the event, or [apierr.ErrNotFound]. found must be the result of a Find call made
+// before the transaction began.
 func (v *View) Event(found Found) (Stored, error) {
 	if v.log.options.Erasing(found.account) {
 		return Stored{}, apierr.ErrNotFound
@@ -133,8 +134,8 @@ func (v *View) Event(found Found) (Stored, error) {
 	return found.event(v.tx)
 }
 
-// Event returns the account's event with that ID, or [apierr.ErrNotFound]. It finds events
-// published by earlier steps of the batch, too.
+// Event returns the account's event with that ID, or [apierr.ErrNotFound]. It also finds events
+// published by earlier steps of the batch.
 func (s *Step) Event(account, id string) (Stored, error) { return s.event(s.log.Find(account, id)) }
 
 // Known returns the stored event that has the account and ID of e, or [apierr.ErrNotFound].
@@ -302,7 +303,7 @@ func (x *idWriter) loadRuns(tx *bbolt.Tx) (last uint64) {
 		}
 		var err error
 		if entries, err = record.AppendIDEntries(entries[:0], value); err != nil {
-			filter.addAll() // a lookup of an ID in this row must not miss it, but fail
+			filter.addAll() // a lookup that needs this row must fail instead of missing an ID
 		}
 		filter.add(entries)
 	}
@@ -321,7 +322,7 @@ const IDRowSize = 24
 // IDRunOf returns the run to which a row belongs.
 func IDRunOf(k []byte) uint64 { return binary.BigEndian.Uint64(k) }
 
-// AppendFromRun appends the event numbers that a run has for a key.
+// AppendFromRun appends the event numbers that a run holds for a key.
 func AppendFromRun(rows *bbolt.Cursor, numbers []uint64, run, key uint64) ([]uint64, error) {
 	for k, value := rows.Seek(idRowKey(run, record.IDEntry{Key: key})); len(k) == IDRowSize && IDRunOf(k) == run; k, value = rows.Next() {
 		var err error

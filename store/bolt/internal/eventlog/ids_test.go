@@ -25,9 +25,10 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// TestIDs publishes IDs of all kinds, some of them twice. Some commits are undone. It also purges,
-// and after many of the commits it opens the file as a kill would leave it. An event must be found
-// by its ID, and recognized if it is published again, until its ID is purged.
+// TestIDs publishes IDs of all kinds, some of them twice. Some commits are undone. The test also
+// purges, and after many commits it opens the file in the state that a killed process would leave.
+// Until its ID is purged, an event must be found by its ID, and recognized if it is published
+// again.
 func TestIDs(t *testing.T) {
 	const perCommit, commits = 64, 150
 	testbubble.Run(t, func(t *testing.T) {
@@ -173,7 +174,7 @@ func (ids *testIDs) purge(t *testing.T, l *logFile, before time.Time) {
 	maps.DeleteFunc(ids.at, func(_ string, at time.Time) bool { return at.Before(before) })
 }
 
-// check opens a copy of the file, and checks that it has the IDs.
+// check opens a copy of the file, and checks that it knows exactly the IDs that are not purged.
 func (ids *testIDs) check(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.ReadFile(path)
@@ -229,7 +230,7 @@ func (ids *testIDs) writeRuns(t *testing.T, l *logFile, runs int) {
 	t.Fatalf("the file has the runs %d, want %d runs", runsOf(t, l), runs)
 }
 
-// An ID published by a failed step is unknown, and known once another step has published it.
+// An ID published by a failed step remains unknown until another step has published it.
 func TestIDs_CommitUndone_EventIsNew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	l := openFewIDs(t, path)
@@ -274,8 +275,8 @@ func TestIDs_CommitNotApplied_ReadersFindEvent(t *testing.T) {
 	}
 }
 
-// The test opens a file again and again, each time to publish fewer IDs than a run has. The number
-// of IDs in memory, which Open reads, must stay bounded.
+// The test opens a file again and again, and each time publishes fewer IDs than a run needs. The
+// number of IDs in memory, which Open reads, must stay bounded.
 func TestIDs_OpenedOften_RunsAreWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	ids := newTestIDs()
@@ -357,7 +358,7 @@ func TestIDs_PublishedAgainAfterErasure_AreNew(t *testing.T) {
 	}
 }
 
-// An unreadable row makes publishing fail only for events whose IDs belong into that row.
+// If a row is unreadable, publishing fails only for events whose IDs belong in that row.
 func TestIDs_DamagedRow_OthersArePublished(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	l := openFewIDs(t, path)

@@ -19,12 +19,13 @@ type Import struct {
 	segment  record.SegmentBuilder // the segment being built
 	noBodies bool
 	first    []firstAttempt
-	from     time.Time // publication time of its first event
+	from     time.Time // publication time of the segment's first event
 	last     time.Time // publication time of the log's last event
 	begun    bool      // whether last is set
 }
 
-// Import returns an Import. It calls found with each pending delivery, whose Webhook is not set.
+// Import returns an Import. The Import calls found with each pending delivery, without setting the
+// Webhook of d.
 func (s *Step) Import(found func(webhook string, d driver.PendingDelivery) error) *Import {
 	return &Import{Step: s, found: found}
 }
@@ -33,7 +34,7 @@ func (s *Step) Import(found func(webhook string, d driver.PendingDelivery) error
 // segment is purged as a whole.
 const maxSpan = time.Second
 
-// PublishedAt returns the time at which an imported event counts as published: at the latest now.
+// PublishedAt returns the publication time of an imported event, limited by [transfer.NoLater].
 func PublishedAt(r *transfer.Event) time.Time {
 	return record.Round(transfer.NoLater(r.PublishedAt, time.Now()))
 }
@@ -52,8 +53,8 @@ func (m *Import) Has(r *transfer.Event, published time.Time) (known bool, err er
 	return true, err
 }
 
-// hasForgotten reports whether an event with that ID was published at that time. It does not
-// matter whether the log's event is forgotten.
+// hasForgotten reports whether an event with that ID was published at that time, whether or not its
+// ID is forgotten.
 func (m *Import) hasForgotten(account, id string, at time.Time) bool {
 	for low, end := range pieces(m.tx) {
 		for segment := range NewSegments(m.tx).from(firstWithin(m.tx, low, end, at)) {

@@ -23,7 +23,7 @@ func (v *View) ListEvents(ctx context.Context, account string, query driver.Even
 		high = min(high, after)
 	}
 	if query.OldestFirst {
-		page.Resume = cursors.Encode(max(low, high)) // later events have greater numbers
+		page.Resume = cursors.Encode(max(low, high)) // later events get greater numbers
 	}
 	if v.log.options.Erasing(account) {
 		return page, nil
@@ -85,7 +85,7 @@ type eventWalk struct {
 	cost    int
 }
 
-// resume returns the position for the cursor of a page whose first event has the number n.
+// resume returns the cursor position of a page whose first event has the number n.
 func (w *eventWalk) resume(n uint64) uint64 {
 	if w.query.OldestFirst {
 		return n
@@ -155,7 +155,7 @@ func readEventRun(tx *bbolt.Tx, run uint64, account string) (numbers []uint64, l
 	return numbers, looked
 }
 
-// eachEvent calls visit with the readable events whose numbers are at least from and less than to.
+// eachEvent calls visit with the readable events whose numbers are in [from, to).
 func eachEvent(tx *bbolt.Tx, from, to uint64, visit func(number uint64, event *record.Event)) {
 	for segment := range NewSegments(tx).from(from) {
 		if segment.First >= to {

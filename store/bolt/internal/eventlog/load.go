@@ -34,8 +34,7 @@ type latest struct {
 	packed     record.Pack // bodies of a segment; empty if unreadable
 	packedLast uint64      // the segment's last number
 
-	// The event read last. Its number and its deliveries' numbers are at least first and less than
-	// after.
+	// The event read last. Its number and its deliveries' numbers are in [first, after).
 	first, after uint64
 	event        record.Event
 	err          error
@@ -73,14 +72,14 @@ func (v *View) Pending(d driver.DeliveryRef, now time.Time) (p record.Pending, p
 	return decodePending(value, now, v.log.options.Clock.Steady(now)), true
 }
 
-// EventOf returns the event of the delivery with that number, including the body. It reads an
-// event only once for consecutive deliveries.
+// EventOf returns the event of the delivery with that number, including the body. For consecutive
+// deliveries of an event, it reads the event only once.
 func (v *View) EventOf(number uint64) (*record.Event, error) {
 	l := &v.latest
 	if number >= l.first && number < l.after {
 		return &l.event, l.err
 	}
-	// Valid if reading panics.
+	// These values remain if reading panics.
 	l.first, l.after, l.event, l.err = 0, 0, record.Event{}, record.ErrCorrupt
 	segment, err := v.segments.At(number)
 	if err != nil {

@@ -17,7 +17,7 @@ type Options struct {
 	Clock      *clock.Clock
 	Cursors    cursor.Key                // encodes positions in lists
 	WebhookIDs []byte                    // bucket with the IDs of all webhooks as keys
-	Erasing    func(account string) bool // reports whether readers must not see an account
+	Erasing    func(account string) bool // reports whether to hide an account from readers
 }
 
 // A Log is the event log of a file.
@@ -53,7 +53,7 @@ func Open(db *bbolt.DB, o Options) (*Log, *Writer, error) {
 }
 
 // Begin returns the Step of a transaction. The Step calls markClock before it stores a due time,
-// because due times refer to the file's clock.
+// because due times are relative to the file's clock.
 func (w *Writer) Begin(tx *groupcommit.Tx, markClock func() error) *Step {
 	w.ids.begin()
 	w.segment.Reset()
@@ -91,7 +91,7 @@ type Step struct {
 	divided        uint64 // like Writer.divided; 0 if the batch has not moved them
 	fresh, skipped bitmaps
 
-	// By key in schema.Failed and number of the delivery: whether it failed.
+	// Whether a delivery failed, by key in schema.Failed and by the delivery's number.
 	failed map[string]map[uint64]bool
 
 	wroteIDs bool // whether the batch has written a run of IDs
@@ -115,7 +115,7 @@ func (s *Step) writeSkipped() error { return s.skipped.write(s) }
 // LastPublished returns the publication time of the last event.
 func (s *Step) LastPublished() time.Time { return s.writer.lastPublished }
 
-// putNumber stores number in the bucket meta, unless it equals before, the stored number.
+// putNumber stores number in the bucket meta if it differs from before, the number stored there.
 func (s *Step) putNumber(key []byte, before, number uint64) error {
 	if number == before {
 		return nil

@@ -47,8 +47,8 @@ type model struct {
 }
 
 // The test publishes events, settles deliveries, makes them pending again and erases accounts at
-// random. A commit has many steps; some commits are undone first. Sometimes the file is opened
-// again.
+// random. A commit has many steps. Some commits are first undone and then repeated. Sometimes the
+// test opens the file again.
 func TestLog_RandomSteps_MatchesModel(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	l := openLog(t, path)

@@ -9,8 +9,8 @@ import (
 )
 
 // Pending returns the pending state of a delivery, and whether it is pending. asPublished is true
-// if the delivery has been pending since its publication, without an attempt; then p is zero, and
-// the delivery has been due since then.
+// if the delivery has been pending since its publication, without an attempt. In this case p is
+// zero, and the delivery has been due since its publication.
 func (s *Step) Pending(number uint64) (p record.Pending, asPublished, pending bool) {
 	p, fresh, pending := s.pending(number)
 	return p, fresh != nil, pending
@@ -27,7 +27,7 @@ func (s *Step) pending(number uint64) (p record.Pending, fresh *bitmap, pending 
 	return p, nil, value != nil
 }
 
-// RemovePending removes a delivery from the pending ones.
+// RemovePending ends the pending state of a delivery.
 func (s *Step) RemovePending(number uint64) error {
 	if s.fresh.remove(s, number) {
 		return nil
@@ -35,13 +35,14 @@ func (s *Step) RemovePending(number uint64) error {
 	return s.Delete(schema.Pending, record.NumberKey(number))
 }
 
-// Discard removes a delivery from the pending ones without recording an attempt or outcome.
+// Discard ends the pending state of a delivery without recording an attempt or outcome.
 func (s *Step) Discard(d driver.DeliveryRef) error {
 	s.AfterCommit(func() { s.log.published.take(d) })
 	return s.RemovePending(d.Number)
 }
 
-// PutPending changes the record of a pending delivery that has one.
+// PutPending stores the record of a pending delivery, in place of an earlier record if there is
+// one. The delivery must not be in schema.Fresh.
 func (s *Step) PutPending(number uint64, p record.Pending) error {
 	value, err := s.encodePending(p)
 	if err != nil {
@@ -62,8 +63,8 @@ func (s *Step) MakePending(webhook string, number uint64, p record.Pending) erro
 	return s.Append(schema.Pending, record.NumberKey(number), value)
 }
 
-// encodePending encodes a Pending whose Due is a time of the system clock. It converts Due to the
-// file's clock, and marks that clock.
+// encodePending encodes a Pending whose Due is on the system clock. It converts Due to the file's
+// clock, and marks that clock.
 func (s *Step) encodePending(p record.Pending) ([]byte, error) {
 	if err := s.markClock(); err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// The buckets of pending deliveries. Rows move only from the first to the second.
+// The buckets of pending deliveries. Rows move only from the first bucket to the second.
 const (
 	AsPublished = iota // schema.Fresh
 	Attempted          // schema.Pending
@@ -115,9 +115,9 @@ func Report(number uint64, p *record.Pending) driver.PendingDelivery {
 	}
 }
 
-// decodePending decodes a record, and converts its due time to the system clock. now and steady
-// are the current time on the system clock and on the file's clock. An unreadable record is due
-// now, since a late delivery is better than none.
+// decodePending decodes a record, and converts its due time to the system clock. now and steady are
+// the current time on the system clock and on the file's clock. A delivery with an unreadable
+// record is due now, because a late delivery is better than none.
 func decodePending(value []byte, now, steady time.Time) record.Pending {
 	p, err := record.DecodePending(value)
 	if err != nil {
@@ -127,11 +127,11 @@ func decodePending(value []byte, now, steady time.Time) record.Pending {
 	return p
 }
 
-// nothingPending is the result of firstPending if nothing is pending.
+// nothingPending is the result of firstPending if no delivery is pending.
 const nothingPending = ^uint64(0)
 
-// firstPending returns a number before which no delivery is pending. Purging must keep the
-// segments from that number on.
+// firstPending returns a number before which no delivery is pending. A purge must keep all segments
+// from that number on.
 func firstPending(tx *bbolt.Tx) uint64 {
 	first := nothingPending
 	for _, bucket := range [][]byte{schema.Fresh, schema.Pending} {
@@ -142,7 +142,7 @@ func firstPending(tx *bbolt.Tx) uint64 {
 	return first
 }
 
-// NothingPending reports whether no delivery at all is pending.
+// NothingPending reports whether the log has no pending deliveries.
 func (s *Step) NothingPending() bool {
 	return s.writer.segment.IsEmpty() && firstPending(s.tx) == nothingPending
 }

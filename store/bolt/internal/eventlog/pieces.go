@@ -16,8 +16,8 @@ import (
 // by more than a day. Each exception begins a new piece. A row of meta lists the number of each
 // piece's first event, ascending, in 8 bytes each. A file without exceptions is one piece.
 
-// pieces returns, for each piece, its first number and the number after its last. It returns none
-// if there are no events.
+// pieces returns the first number of each piece and the number after its last. If there are no
+// events, it returns no pieces.
 func pieces(tx *bbolt.Tx) iter.Seq2[uint64, uint64] {
 	return func(yield func(uint64, uint64) bool) {
 		low, last := bounds(tx)

@@ -14,12 +14,12 @@ const (
 	publishedFor = time.Second // after this time, events make room for new ones
 )
 
-// A publishCache holds newly published events until their deliveries are loaded first, so that
-// most loads do not read the file. If it is full, it keeps the older events, which will be loaded
+// A publishCache holds newly published events until their deliveries are first loaded, so that most
+// loads do not read the file. If it is full, it keeps the older events, which will be loaded
 // sooner.
 type publishCache struct {
 	mu    sync.Mutex
-	ring  []publishedEvent // a ring: count events begin at index head, by ascending numbers
+	ring  []publishedEvent // a ring buffer: count events from index head on, by ascending numbers
 	head  int
 	count int
 	bytes int
@@ -39,7 +39,7 @@ type publishedEvent struct {
 
 func (r *publishCache) at(i int) *publishedEvent { return &r.ring[(r.head+i)%len(r.ring)] }
 
-// put adds an event published at the time at. Its deliveries have consecutive numbers, beginning
+// put adds an event. at is its publication time. Its deliveries have consecutive numbers, beginning
 // with first, which must be greater than all earlier numbers.
 func (r *publishCache) put(event *driver.EncodedEvent, first uint64, to []string, at time.Time) {
 	deliveries := len(to)
@@ -102,7 +102,7 @@ func (r *publishCache) find(number uint64) *publishedEvent {
 	return r.at(i)
 }
 
-// settle takes the settled deliveries, since they are no longer pending without an attempt.
+// settle marks the settled deliveries as taken, since they have had an attempt.
 func (r *publishCache) settle(results []driver.AttemptResult) {
 	for i := range results {
 		r.take(results[i].DeliveryRef)
@@ -120,7 +120,7 @@ func (r *publishCache) drop(e *publishedEvent) {
 	}
 }
 
-// forget drops the events whose numbers are less than before.
+// forget drops all events with numbers below the given number.
 func (r *publishCache) forget(before uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,8 +10,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// cacheOf returns arguments for put: an event with the given number of deliveries and size of its
-// body.
+// cacheOf returns arguments for put: an event with the given number of deliveries and body size.
 func cacheOf(first uint64, deliveries, body int, at time.Time) (*driver.EncodedEvent, uint64, []string, time.Time) {
 	return &driver.EncodedEvent{ID: fmt.Sprint("evt_", first), Body: make([]byte, body)}, first, slices.Repeat([]string{"wh"}, deliveries), at
 }
@@ -105,8 +104,8 @@ func TestPublishCache_Full_KeepsOlderEvents(t *testing.T) {
 	holds(60, 70)
 }
 
-// One event that is never claimed, because its webhook is down, does not make the ring grow with
-// every event published and claimed after it.
+// If one event is never claimed, because its webhook is down, the ring must not grow with the
+// events that are published and claimed after it.
 func TestPublishCache_BehindUnclaimedEvent_DoesNotGrow(t *testing.T) {
 	const most = maxPublished / eventBytes
 	var r publishCache

@@ -11,8 +11,8 @@ import (
 )
 
 // Purge removes up to *left expired rows, and subtracts their number from *left. It returns the
-// deliveries that it ended. If *left is then 0 or less, more expired rows may remain. The batch
-// must be flushed.
+// deliveries that it ended. If *left is 0 or less afterwards, more expired rows may remain. The
+// batch must be flushed before the call.
 func (s *Step) Purge(purge *driver.Purge, left *int) (ended []driver.DeliveryRef, err error) {
 	payloads, attempts, ids := s.log.firstKept(s.tx, purge.Payloads), s.log.firstKept(s.tx, purge.Attempts), s.log.firstKept(s.tx, purge.EventIDs)
 	if segment, err := NewSegments(s.tx).At(attempts); err == nil {
@@ -58,9 +58,9 @@ type expiring struct {
 	deleted bool // whether the webhook was deleted
 }
 
-// expire ends the pending deliveries of events with numbers less than before, even if an attempt
-// is in progress: see [driver.Purge]. A delivery to a deleted webhook ends without recording an
-// attempt.
+// expire ends the pending deliveries of events with numbers below the given number, even if an
+// attempt is in progress: see [driver.Purge]. A delivery to a deleted webhook ends without
+// recording an attempt.
 func (s *Step) expire(before uint64, left *int) (ended []driver.DeliveryRef, err error) {
 	found := NewSegments(s.tx)
 	var old []expiring
@@ -114,8 +114,8 @@ func (s *Step) expire(before uint64, left *int) (ended []driver.DeliveryRef, err
 	return ended, s.DeleteAll(schema.Fresh, damaged)
 }
 
-// purgeBodies deletes the bodies of segments before a number. The rows that remain in the same
-// leaves must be rewritten, which also counts toward left.
+// purgeBodies deletes the bodies of segments below the given number. bbolt must rewrite the rows
+// that remain in the same leaves, and this also counts toward left.
 func (s *Step) purgeBodies(before uint64, left *int) error {
 	begin := Number(s.tx, schema.MetaBodiesGone)
 	next, kept := begin, 0
@@ -144,7 +144,7 @@ func (s *Step) purgeBodies(before uint64, left *int) error {
 // writtenAtOnce is the number of bytes that take as long to write as one record takes to delete.
 const writtenAtOnce = 16 << 10
 
-// purgeIDs marks the IDs of events with numbers less than before as purged.
+// purgeIDs marks as purged the IDs of all events with numbers below the given number.
 func (s *Step) purgeIDs(before uint64) error {
 	gone := Number(s.tx, schema.MetaIDsGone)
 	return s.putNumber(schema.MetaIDsGone, gone, max(gone, before))

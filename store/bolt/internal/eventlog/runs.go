@@ -13,9 +13,10 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// RunSize is the length of a run of numbers. A webhook's deliveries are searched run by run. A
-// complete run has an index; for the last, incomplete run, all segments are searched. An index per
-// run costs one page per webhook and run; an index per event would cost one page per delivery.
+// RunSize is the length of a run of numbers. A search for a webhook's deliveries goes run by run. A
+// complete run has an index. In the last run, which is incomplete, the search reads all segments.
+// An index per run costs one page per webhook and run; an index per event would cost one page per
+// delivery.
 const RunSize = 8192
 
 // Limits on the work for one page of a list. A page takes some tens of milliseconds at most,
@@ -158,8 +159,8 @@ func (v *View) Walk(webhook string, query *driver.DeliveryQuery, from uint64, li
 	return next, true, nil
 }
 
-// NextEvent returns the ID of the first event, from the number from on, that has a delivery to the
-// webhook. It returns "" if there is none.
+// NextEvent returns the ID of the first event that has a delivery to the webhook and a number of at
+// least from, or "" if there is none.
 func (v *View) NextEvent(webhook string, from uint64) string {
 	gone := Number(v.tx, schema.MetaIDsGone)
 	for segment := range v.segments.from(max(from, gone)) {
@@ -180,8 +181,7 @@ func (v *View) NextEvent(webhook string, from uint64) string {
 	return ""
 }
 
-// between returns the range of numbers of events published in a period: from low on and before
-// high.
+// between returns the range of numbers, [low, high), of events published in a period.
 func between(tx *bbolt.Tx, from, to time.Time) (low, high uint64) {
 	low, high = bounds(tx)
 	if !from.IsZero() {

@@ -126,8 +126,8 @@ func (s *Segments) from(number uint64) iter.Seq[*record.Segment] {
 }
 
 // eventFrom returns the publication time of the event to which the number belongs, and the number
-// after its last delivery. If the event is unreadable, it returns those of the next readable
-// event; end is 0 if there is none.
+// after its last delivery. If the event is unreadable, the results are for the next readable event;
+// end is 0 if there is none.
 func (s *Segments) eventFrom(number uint64) (end uint64, published time.Time) {
 	for segment := range s.from(number) {
 		for i := max(0, segment.Index(number)); i < segment.Len(); i++ {
@@ -169,8 +169,8 @@ func firstSince(tx *bbolt.Tx, at time.Time) (first uint64) {
 }
 
 // firstKept is like firstSince, for a purge. Events at the end of a piece may have been published
-// while the clock was ahead. They are older than the first event of the next piece, but because of
-// their times firstSince would keep them and all later events.
+// while the clock was ahead. They are in fact older than the first event of the next piece, but
+// because of their recorded times firstSince would keep them and all later events.
 func (l *Log) firstKept(tx *bbolt.Tx, at time.Time) (first uint64) {
 	kept := false
 	for low, end := range pieces(tx) {
@@ -185,7 +185,8 @@ func (l *Log) firstKept(tx *bbolt.Tx, at time.Time) (first uint64) {
 	return first
 }
 
-// endBefore returns a number such that no event from it on was published before the given time.
+// endBefore returns a number. All events from this number on were published at or after the given
+// time.
 func endBefore(tx *bbolt.Tx, at time.Time) (end uint64) {
 	for low, high := range pieces(tx) {
 		if first := firstWithin(tx, low, high, at); end == 0 || first > low {
@@ -195,10 +196,10 @@ func endBefore(tx *bbolt.Tx, at time.Time) (end uint64) {
 	return end
 }
 
-// firstWithin returns the number of the first event, from low on and before last, published at or
-// after the given time; last if there is none. It searches from the oldest event in growing
-// strides. If the clock was set back, later events have earlier times, and the events before them
-// must not count as older.
+// firstWithin returns the number of the first event in [low, last) that was published at or after
+// the given time, or last if there is none. It searches from the oldest event in growing strides:
+// after the clock was set back, later events have earlier times, and the events before them must
+// not count as older than they are.
 func firstWithin(tx *bbolt.Tx, low, last uint64, at time.Time) uint64 {
 	found := NewSegments(tx)
 	older := func(number uint64) (end uint64, older bool) {

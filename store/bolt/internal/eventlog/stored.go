@@ -54,9 +54,10 @@ func (v *View) Deliveries(e *Stored) (list []driver.Delivery, err error) {
 	return list, nil
 }
 
-// Delivery returns a delivery of the event, in the state pending, or else settled, or else
-// skipped. The State is empty if the delivery has been purged, or was pending when its webhook was
-// deleted. Such pending rows are ignored, and removed later.
+// Delivery returns a delivery of the event. If it has rows of several states, pending takes
+// precedence over settled, and settled over skipped. The State is empty if the delivery has been
+// purged, or was pending when its webhook was deleted: rows of such pending deliveries are ignored,
+// and removed later.
 func (v *View) Delivery(e *Stored, number uint64, webhook string) (driver.Delivery, error) {
 	return v.log.deliveryOf(v.tx, e.segment, &e.Event, number, webhook)
 }

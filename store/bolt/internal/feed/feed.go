@@ -17,11 +17,12 @@ type Ranges [2]eventlog.Range
 // Everything returns the ranges of all numbers up to last.
 func Everything(last uint64) Ranges { return Ranges{{Last: last}, {Last: last}} }
 
-// A Feed passes reports to the scheduler of the running Deliver. Without one, reports have no effect.
+// A Feed passes reports to the scheduler of the running Deliver. If Deliver is not running, reports
+// have no effect.
 type Feed struct {
 	// mu is read-locked during each report, so that no report is under way after End has returned.
 	mu        sync.RWMutex
-	scheduler driver.Scheduler // nil: Deliver is not running
+	scheduler driver.Scheduler // nil unless Deliver is running
 
 	leftMu sync.Mutex
 	left   Ranges // numbers that Deliver has not reported yet
@@ -44,14 +45,14 @@ func (f *Feed) End() {
 	f.scheduler = nil
 }
 
-// SetLeft sets the ranges of numbers that Deliver has not reported yet.
+// SetLeft sets the ranges of deliveries that Deliver has not reported yet.
 func (f *Feed) SetLeft(left Ranges) {
 	f.leftMu.Lock()
 	defer f.leftMu.Unlock()
 	f.left = left
 }
 
-// Unreported returns the ranges of numbers that Deliver has not reported yet.
+// Unreported returns the ranges of deliveries that Deliver has not reported yet.
 func (f *Feed) Unreported() Ranges {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -73,7 +74,8 @@ func (f *Feed) Report(do func(to driver.Scheduler)) {
 }
 
 // Published reports deliveries of a new event. Their numbers are consecutive, beginning with first.
-// Call it only from AfterCommit, whose functions run one at a time: it reuses a buffer.
+// It reuses a buffer, so call it only from functions passed to AfterCommit, which run one at a
+// time.
 func (f *Feed) Published(first uint64, to []*driver.Webhook, due time.Time) {
 	f.Report(func(s driver.Scheduler) {
 		f.list = f.list[:0]

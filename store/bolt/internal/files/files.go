@@ -1,4 +1,4 @@
-// Package files creates files that appear under their name only when they are complete and
+// Package files creates files that appear under their final name only when they are complete and
 // durable. It writes a file under a temporary name, syncs it, and then gives it the final name.
 package files
 
@@ -16,9 +16,9 @@ func Temporary(path, suffix string) (*os.File, error) {
 	return os.CreateTemp(filepath.Dir(path), filepath.Base(path)+suffix+"*")
 }
 
-// RemoveTemporary removes temporary files that killed processes left. It removes only files with
-// names made by [Temporary], since the host may have files whose names begin with the same name
-// and suffix.
+// RemoveTemporary removes temporary files that killed processes left. It removes only files whose
+// whole name has the form made by [Temporary], since the host may have other files whose names
+// begin in the same way.
 func RemoveTemporary(path, suffix string) {
 	dir, prefix := filepath.Dir(path), filepath.Base(path)+suffix
 	entries, _ := os.ReadDir(dir) // if the directory cannot be listed, the files stay

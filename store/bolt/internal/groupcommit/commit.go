@@ -42,8 +42,8 @@ func (w *Writer[B]) commit(tx *Tx, batch B, steps int) error {
 	case synced && !seen:
 		return errInterrupted
 	case synced:
-		// The commit is on disk, but bbolt has rolled it back in memory: it treats pages as free
-		// that readers of the previous commit may still use.
+		// The commit is on disk, but bbolt has rolled it back in memory. It therefore treats some
+		// pages as free although readers of the previous commit may still use them.
 		w.halt(err)
 		return nil
 	case seen || !harmless(err):
@@ -99,8 +99,8 @@ func (w *Writer[B]) seen(id int) bool {
 
 // harmless reports whether a failed commit that readers do not see has left the file unchanged.
 // That is so if the system refused to write a page or to extend the file, as on a full disk, or if
-// the file would have exceeded bbolt's limit: pages already written are unused without the meta
-// page.
+// the file would have exceeded bbolt's limit. Pages that were already written are not in use,
+// because the meta page was not written.
 //
 // A failed sync is not harmless. The system may have dropped the pages that it could not write,
 // and the next sync may succeed without them.
@@ -109,8 +109,8 @@ func harmless(err error) bool {
 	return errors.As(err, &refused) && refused.Op == "write" || errors.Is(err, bbolterrors.ErrMaxSizeReached) || strings.HasPrefix(err.Error(), "file resize error: ")
 }
 
-// halt ends all writing after a commit whose effect on the disk is unknown. If that commit is lost
-// after all, a later commit could already have overwritten pages that the file needs.
+// halt ends all writing after a commit whose effect on the disk is unknown. Otherwise a later
+// commit could overwrite pages that the file still needs if that commit is lost.
 func (w *Writer[B]) halt(cause error) {
 	err := fmt.Errorf("%s: %w: commit failed at %s: %v", w.db.Path(), store.ErrReadOnly, time.Now().UTC().Format(time.RFC3339), cause)
 	w.fault.Store(&err)

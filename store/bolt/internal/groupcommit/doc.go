@@ -1,9 +1,9 @@
 // Package groupcommit lets many steps share a commit of a bbolt file.
 //
-// A step is one atomic change: a function that receives the batch of its transaction. The steps
-// that wait run one after the other in one transaction, which is committed once. So throughput
-// grows with the number of callers, while each caller waits for about one commit. No timer delays
-// a batch, except under recent heavy load.
+// A step is one atomic change: a function that receives the batch of its transaction. All waiting
+// steps run one after the other in one transaction, which is committed once. So throughput grows
+// with the number of callers, while each caller waits for about one commit. No timer delays a
+// batch, except under recent heavy load.
 //
 // A step counts as done only when [transaction.run] reports, at its end, that the commit
 // succeeded. A step that fails before it writes does not affect the others. If a step fails or

@@ -9,9 +9,9 @@ import (
 const (
 	maxBatch = 1024 // maximum steps per commit
 
-	// While recent commits had at least minCrowd steps, a commit with fewer than enough steps
-	// waits, up to maxGather, for about as many steps as recent commits had: under such load,
-	// small commits delay callers more than the wait.
+	// If recent commits had at least minCrowd steps, a commit with fewer than enough steps waits up
+	// to maxGather until it has about the number of steps that recent commits had. Under such load,
+	// small commits would delay callers more than this wait does.
 	minCrowd  = 32
 	enough    = 256
 	maxGather = 2 * time.Millisecond
@@ -63,8 +63,8 @@ func (w *Writer[B]) handOver(n int) {
 }
 
 // gather takes the steps for one commit from the queue. Under recent heavy load, it first waits up
-// to maxGather for about as many steps as recent commits had. A step whose context has ended gets
-// the context's error.
+// to maxGather until the queue has about the number of steps that recent commits had. A step whose
+// context has ended gets the context's error.
 func (w *Writer[B]) gather() []*step[B] {
 	w.mu.Lock()
 	defer w.mu.Unlock()

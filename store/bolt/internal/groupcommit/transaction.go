@@ -100,7 +100,7 @@ func (t *transaction[B]) run() {
 	} else if t.err = w.commit(tx, batch, len(t.steps)); t.err != nil {
 		return
 	}
-	t.done = true // the only place that marks steps as done
+	t.done = true // no other code marks steps as done
 }
 
 // attempt runs the step's function, and turns a panic into an error.

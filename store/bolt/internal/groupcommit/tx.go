@@ -16,8 +16,8 @@ type Tx struct {
 }
 
 // AfterCommit registers a function to run after the commit. Functions run in the order of
-// registration. Use it to change state in memory, so that such changes happen in the order of the
-// commits.
+// registration. Use AfterCommit to change state in memory, so that such changes happen in the order
+// of the commits.
 func (t *Tx) AfterCommit(apply func()) { t.applied = append(t.applied, apply) }
 
 // MarkWritten records that the current step has changed data in the batch that Flush will write.

@@ -57,7 +57,8 @@ type Config[B Batch] struct {
 
 	// Ended is called after each transaction that ran steps, before the callers get results and
 	// before the next transaction. If done is false, the transaction was not committed: values read
-	// in it may never become visible. If the Writer is halted, however, they may have been committed.
+	// in it may never become visible. If the Writer is halted, however, the transaction may have
+	// been committed.
 	Ended func(done bool)
 
 	// Committed is called after each commit, before the callers get results. Default: none.
@@ -79,7 +80,7 @@ var errNotDone = errors.New("the step did not run")
 // [transaction.outcome].
 type step[B Batch] struct {
 	ctx     context.Context
-	alone   bool // the step must not share its transaction
+	alone   bool // the step must have its own transaction
 	do      func(B) error
 	own     error      // result of do in the current transaction
 	outcome chan error // receives exactly one value
@@ -90,8 +91,8 @@ func newStep[B Batch](ctx context.Context, do func(B) error) *step[B] {
 }
 
 // Run commits a step and returns its error. do may run several times, each time in a new
-// transaction. It must return an error before it writes anything, except if the file fails;
-// otherwise the other steps of the transaction have to run again.
+// transaction. If it returns an error, it must do so before it writes anything, unless the file
+// fails; otherwise the other steps of the transaction have to run again.
 //
 // If ctx ends before the step has become part of a transaction, nothing happens and Run returns
 // the context's error. After that point, Run waits for the outcome.
@@ -188,9 +189,9 @@ func (w *Writer[B]) Close() {
 	}
 }
 
-// Applied waits until the AfterCommit functions have run for every commit that readers could see
-// at the time of the call, or until ctx ends. Readers may see a commit before its AfterCommit
-// functions run, earlier by up to the time of a sync.
+// Applied waits until the AfterCommit functions have run for every commit that readers could see at
+// the time of the call, or until ctx ends. Readers may see a commit before its AfterCommit
+// functions run; the difference is at most the duration of a sync.
 func (w *Writer[B]) Applied(ctx context.Context) error {
 	applied := w.applied.Load()
 	if applied == nil {

@@ -1,15 +1,15 @@
-// Package mirror caches rows of the file. One rule keeps the cache valid:
+// Package mirror caches rows of the file. These rules keep the cache valid:
 //
-//   - Before a commit can become visible, its steps mark each key that they change:
-//     [Mirror.Set], [Mirror.Drop].
+//   - Before a commit can become visible, its steps mark each key that they change, by [Mirror.Set]
+//     or [Mirror.Drop].
 //   - While a key is marked, readers read the file. Later steps of the transaction see the value
 //     that the marking step has set.
-//   - When the transaction ends, its values are applied or, if it was undone, discarded; the marks
-//     are lifted. If its ending is unknown, the values are discarded and the marks stay, so that
-//     readers read those keys from the file.
-//   - A reader may fill the cache with a row that it has read, together with the [Mirror.Version]
-//     from before its transaction began. The fill is ignored if a transaction that marked keys has
-//     ended since, or if the key is marked.
+//   - When the transaction ends, its values are applied or, if it was undone, discarded, and the
+//     marks are removed. If its ending is unknown, the values are discarded and the marks stay, so
+//     that readers continue to read the marked keys from the file.
+//   - A reader may offer a row that it has read, with the result of a call of [Mirror.Version] made
+//     before its transaction began. The offer is ignored if a transaction that marked keys has
+//     ended since that call, or if the key is marked.
 //
 // So a cached value is always the value that readers of the file see.
 package mirror
@@ -24,8 +24,8 @@ import (
 type Options[V any] struct {
 	Max    int         // maximum weight of all values; 0 or less disables the cache
 	Weight func(V) int // weight of a value; nil means that each value weighs 1
-	// Number of shards with a lock each, for a mirror with many readers; 0 means 1. Max is divided
-	// among them.
+	// Number of shards, each with its own lock, for a mirror with many readers; 0 means 1. Max is
+	// divided among them.
 	Shards int
 	Second bool // Fill stores a value only if its key was offered before
 }
@@ -51,7 +51,7 @@ type shard[K comparable, V any] struct {
 	rows    map[K]*row[V]
 	weight  int      // sum of the weights of the known values
 	max     int      // maximum weight
-	offered []uint32 // by hash: tags of keys that were offered to Fill and not stored
+	offered []uint32 // tags of keys that Fill got but did not store; indexed by hash
 }
 
 type row[V any] struct {
@@ -67,7 +67,7 @@ type mark[V any] struct {
 	known bool
 }
 
-// An Ending says whether a transaction has taken effect.
+// An Ending is the outcome of a transaction.
 type Ending int
 
 // The endings of a transaction.
@@ -225,8 +225,8 @@ func (m *Mirror[K, V]) end(key K, ending Ending) {
 	}
 }
 
-// Clear removes all values, and makes later fills by transactions in progress ineffective. No
-// transaction may follow.
+// Clear removes all values. Fills by readers whose transactions are in progress have no effect from
+// then on. No transaction of the writer may follow.
 func (m *Mirror[K, V]) Clear() {
 	m.version.Add(1)
 	for i := range m.shards {
@@ -252,8 +252,7 @@ func (m *Mirror[K, V]) put(s *shard[K, V], key K, value V) {
 	s.weight += weight
 }
 
-// drop removes the value of a row. Unless the key is marked, it removes the row, too. s.mu must be
-// held.
+// drop removes the value of a row, and the row itself unless the key is marked. s.mu must be held.
 func (m *Mirror[K, V]) drop(s *shard[K, V], key K, r *row[V]) {
 	if r.known {
 		s.weight -= m.options.Weight(r.value)
@@ -264,8 +263,8 @@ func (m *Mirror[K, V]) drop(s *shard[K, V], key K, r *row[V]) {
 	}
 }
 
-// evict removes values until their weight is at most limit. It starts with values that were not
-// used since it examined them last. s.mu must be held.
+// evict removes values until their weight is at most limit. It first removes values that were not
+// used since evict last examined them. s.mu must be held.
 func (m *Mirror[K, V]) evict(s *shard[K, V], limit int) {
 	for s.weight > limit {
 		for key, r := range s.rows {

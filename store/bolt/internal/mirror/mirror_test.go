@@ -111,7 +111,7 @@ func TestFill_StraddlesCommit_IsDropped(t *testing.T) {
 }
 
 func TestFill_SecondUse_IsAdmitted(t *testing.T) {
-	m := mirror.New[string](mirror.Options[string]{Max: 1, Second: true}) // with one tag, keys replace each other in it
+	m := mirror.New[string](mirror.Options[string]{Max: 1, Second: true}) // with one tag, which keys overwrite
 	var got []string
 	for _, key := range []string{"a", "b", "a", "a", "b", "b"} {
 		m.Fill(key, key, m.Version())

@@ -13,12 +13,12 @@ type Problem struct {
 	Where  string // "page N"; may be empty
 	What   string
 
-	// Fatal damage makes bbolt end the process, which cannot be recovered, or overwrite pages in
-	// use.
+	// Fatal means that, because of the damage, bbolt would end the process in a way that cannot be
+	// recovered, or overwrite pages in use.
 	Fatal bool
 }
 
-// A Summary is what [Check] finds in a whole file.
+// A Summary is the result of [Check] for a whole file.
 type Summary struct {
 	FreeBytes int64
 	LastLost  bool            // a meta page is damaged: the last commit may be missing
@@ -26,8 +26,8 @@ type Summary struct {
 }
 
 // Check reads the list of free pages and all pages in use, and calls report with each problem.
-// parking is the name of the bucket with parked pages. Only it and the root may contain buckets.
-// Buckets in the parking bucket count as free pages.
+// parking is the name of the bucket with parked pages. Only this bucket and the root bucket may
+// contain buckets. Buckets in the parking bucket count as free pages.
 func Check(file io.ReaderAt, size int64, parking string, report func(Problem)) Summary {
 	c := checker{file: file, parking: parking, report: report, summary: Summary{Broken: make(map[string]bool)}}
 	c.run(size)
@@ -36,7 +36,7 @@ func Check(file io.ReaderAt, size int64, parking string, report func(Problem)) S
 
 // skim returns an error for fatal damage. It reads the list of free pages, all branches, and one
 // leaf of each tree, since all leaves of a tree have the same depth. It also reads the headers of
-// the parked pages: if a damaged branch leads to a parked page, it finds a page of an old tree
+// the parked pages: if a damaged branch leads to a parked page, skim may find a page of an old tree
 // there, which may lead back to the branch.
 func skim(file io.ReaderAt, size int64, parking string) (err error) {
 	c := checker{file: file, parking: parking, skim: true, summary: Summary{Broken: make(map[string]bool)}, report: func(p Problem) {
@@ -224,7 +224,7 @@ func (c *checker) branch(id uint64, p page, low, high []byte, depth int) {
 }
 
 // leaf reads the rows of a leaf. In the root and in the parking bucket, each row must be a bucket;
-// in other buckets, none may be one.
+// in other buckets, no row may be a bucket.
 func (c *checker) leaf(id uint64, p page, low, high []byte) {
 	if c.passesLeaves() {
 		return
@@ -286,7 +286,7 @@ func ordered(last, key, low, high []byte) bool {
 // freelist reads the list of free pages. It reports pages that are neither used nor free, or both.
 func (c *checker) freelist(id uint64) {
 	if id == noFreelist {
-		// bbolt would scan for free pages in another goroutine, where damage ends the process.
+		// bbolt would scan for free pages in another goroutine, where a panic ends the process.
 		if c.skim {
 			c.note(Problem{Where: "the file", What: "has no free list: create one with boltops.Compact", Fatal: true})
 		}

@@ -70,7 +70,7 @@ func metas(file io.ReaderAt) (first, second *meta) {
 	return nil, second
 }
 
-// A page is a page together with its overflow pages.
+// A page holds the contents of a page and its overflow pages.
 type page struct {
 	data  []byte
 	kind  uint16
@@ -85,7 +85,7 @@ func parse(data []byte) page {
 func (p page) fits() bool { return HeaderSize+p.count*ElementSize <= len(p.data) }
 
 // element returns the bytes of the page from element i to the end. Positions in an element are
-// relative to its begin.
+// relative to its beginning.
 func (p page) element(i int) []byte { return p.data[HeaderSize+i*ElementSize:] }
 
 // branch returns the key and the child page of an element. The key is nil if it lies outside the
@@ -114,8 +114,9 @@ func part(b []byte, at, size uint32) []byte {
 	return b[at:end:end]
 }
 
-// mostPages returns the maximum length in pages of a page of that kind with its overflow pages, in
-// a file of count pages. A list of free pages takes at most 8 bytes for each page of the file.
+// mostPages returns the maximum number of pages that a page of this kind and its overflow pages may
+// take in a file of count pages. A list of free pages takes at most 8 bytes for each page of the
+// file.
 func mostPages(kind uint16, count uint64, pageSize int64) uint64 {
 	if kind == freelistPage {
 		return 1 + (HeaderSize+8+8*count)/uint64(pageSize)
@@ -142,16 +143,16 @@ func (p page) freePages() (list []uint64, ok bool) {
 	return list, true
 }
 
-// A FreeList describes the list of free pages. Pages is the number of listed pages, including
-// pages that readers still need. End is the length of the file in pages.
+// A FreeList describes the list of free pages. Pages is the number of listed pages, including pages
+// that readers still need.
 type FreeList struct {
 	Pages int
-	End   uint64 // pages from here on were never used
+	End   uint64 // length of the file in pages; pages from here on were never used
 }
 
 // ReadFreeList reads the length of the free list written by transaction tx, which must be one of
-// the last two. It reads the file, because bbolt reports the length only with statistics, which
-// also count each lookup. Only the writer may call it.
+// the last two. It reads the file, because bbolt reports the length only if statistics are on, and
+// these also count each lookup. Only the writer may call it.
 func ReadFreeList(file io.ReaderAt, pageSize, tx int) (l FreeList, ok bool) {
 	m := metaAt(file, int64(tx%2)*int64(pageSize))
 	if m == nil || m.transactionNum != uint64(tx) {

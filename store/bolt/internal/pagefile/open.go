@@ -31,7 +31,7 @@ func Open(path string, until time.Time, options *bbolt.Options) (db *bbolt.DB, f
 	defer func() {
 		if p := recover(); p != nil { // bbolt panics on damaged pages
 			db, err = nil, Damaged(p)
-			unlock(file) // closing does not unlock: bbolt leaves the file mapped into memory
+			unlock(file) // closing does not unlock, because bbolt leaves the file mapped
 			_ = file.Close()
 		}
 	}()
@@ -88,11 +88,11 @@ func Precheck(path string, until time.Time, parking string) error {
 // Confirm writes the meta pages again and syncs the file. A process must call it before its first
 // write.
 //
-// The last commit may be in the memory of the system only, if its sync failed or its process was
+// The last commit may exist only in the memory of the system, if its sync failed or its process was
 // killed before the sync. The next commit would overwrite pages of the commit before the last, and
 // a power loss could then destroy both commits. Except for the meta page, all pages of the last
-// commit were synced before. But syncing the file is not enough: the system may consider data
-// written that it failed to write. So Confirm writes the meta pages again.
+// commit have been synced. Syncing the file again is not enough, because the system may treat data
+// as written although writing it failed. So Confirm writes the meta pages again.
 func Confirm(file *os.File, pageSize int) error {
 	metas := make([]byte, 2*pageSize)
 	if _, err := file.ReadAt(metas, 0); err != nil {

@@ -13,16 +13,16 @@ func Root(tx *bbolt.Tx) *bbolt.Bucket { return tx.Cursor().Bucket() }
 // that most commits do not write the second, see [MergeRoot].
 const RootFill = 0.75
 
-// MergeRoot merges the root bucket into one page if it has several pages and would fit into one. It
-// calls before, unless nil, before it changes anything.
+// MergeRoot merges the root bucket into one page if it has several pages and would fit into one. If
+// before is not nil, MergeRoot calls it before the first change.
 //
-// Each commit writes the root bucket, and small buckets are inline in it. If many buckets are
-// small at once, as with a few keys and webhooks, or briefly at the end of a purge, bbolt splits
-// the root bucket into a branch and two leaves. From then on, most commits would write all three
-// pages: bbolt merges a leaf only after a deletion that leaves it less than a quarter full, and
-// buckets are not deleted. So MergeRoot deletes the small buckets and creates them again in the
-// same transaction. When bbolt checks the leaves, at the commit, the new buckets have no rows in
-// them yet. No other code may have cursors in those buckets.
+// Each commit writes the root bucket, and small buckets are inline in it. If many buckets are small
+// at once, as with a few keys and webhooks, or briefly at the end of a purge, bbolt splits the root
+// bucket into a branch and two leaves. From then on, most commits would write all three pages:
+// bbolt merges a leaf only after a deletion that leaves it less than a quarter full, and buckets
+// are not deleted. So MergeRoot deletes the small buckets and creates them again in the same
+// transaction. When bbolt checks the leaves, at the commit, they do not contain the rows of the new
+// buckets yet. No other code may have cursors in those buckets.
 func MergeRoot(tx *bbolt.Tx, before func()) error {
 	if !RootIsSplit(tx) {
 		return nil

@@ -3,9 +3,9 @@
 //
 // After a purge step, free pages are parked: moved into extents, which are buckets in schema.Spare
 // with one value of zeros each. A commit that parks pages fails if it would grow the file; the next
-// one tries smaller extents. When the list becomes too short, or the file grew because no run of
-// free pages was long enough, the largest extents are deleted. That frees their pages without
-// writing them.
+// commit that parks pages tries smaller extents. When the list becomes too short, or the file grew
+// because no run of free pages was long enough, the largest extents are deleted, which frees their
+// pages without writing them.
 //
 // bbolt's option NoFreelistSync is no alternative: with it, bbolt scans the whole file at Open, and
 // again after each failed commit, while it holds the writer lock.
@@ -49,14 +49,14 @@ const (
 
 	parkedAtOnce     = 512  // pages per step: writing them delays other steps
 	unparkedAtGrowth = 256  // pages
-	maxListAtGrowth  = 2000 // pages: if so many are free, readers hold them
+	maxListAtGrowth  = 2000 // pages; if the file grew despite a longer list, readers hold the free pages
 
-	// MaxSkip is an exponent: at most 64 purge steps are skipped.
+	// MaxSkip is the maximum exponent of skip, so that at most 64 purge steps are skipped.
 	MaxSkip = 6
 
 	// KeptInPurge is the number of free pages that stay in the list during a purge. The next purge
-	// steps free neighbors of such a page, so that it becomes part of a long run before it is
-	// parked.
+	// steps free the neighbors of these pages, so that the pages become parts of long runs before
+	// they are parked.
 	KeptInPurge = 8000
 
 	allocSize = 16 << 20 // growth of the file in bytes: bbolt's default
@@ -101,7 +101,8 @@ func (p *Parking) FreeBytes() int64 { return (p.listed.Load() + p.parked.Load())
 // unique number.
 func ExtentPages(key []byte) int { return int(binary.BigEndian.Uint64(key)) }
 
-// keep returns how many pages may stay in the free list: a page of it, or more during a purge.
+// keep returns the number of free pages that may stay in the list: the capacity of one page of the
+// list, or more during a purge.
 func (p *Parking) keep(purging bool) int {
 	if purging {
 		return KeptInPurge
@@ -113,7 +114,7 @@ func (p *Parking) keep(purging bool) int {
 func (p *Parking) IsLong(purging bool) bool { return int(p.listed.Load()) > p.keep(purging) }
 
 // DidNotFit reports whether a commit failed with err because the extents did not fit into free
-// pages. The next ones are smaller.
+// pages. The next extents will be smaller.
 func DidNotFit(err error) bool { return errors.Is(err, bbolterrors.ErrMaxSizeReached) }
 
 // A Step parks and frees pages, in a transaction of the file's writer.
@@ -131,8 +132,8 @@ func (p *Parking) Begin(tx *groupcommit.Tx) *Step {
 	return &Step{Tx: tx, parking: p}
 }
 
-// Park parks free pages if the free list is long. It reports whether more pages may be left to park.
-// The transaction must have no other steps, because its commit may fail, see [DidNotFit].
+// Park parks free pages if the free list is long. It reports whether there may be more pages to
+// park. The transaction must have no other steps, because its commit may fail, see [DidNotFit].
 func (s *Step) Park(purging bool) (more bool, err error) {
 	p := s.parking
 	size := min(p.extent, len(extentZeros)/p.pageSize)
@@ -174,8 +175,8 @@ func (s *Step) Park(purging bool) (more bool, err error) {
 }
 
 // Ended chooses the size of the next extents. It must be called after each transaction. If extents
-// did not fit, it halves their size: there are too few runs of free pages of that length, or readers
-// still need the pages.
+// did not fit, there are too few runs of free pages of that length, or readers still need the
+// pages; then Ended halves the size.
 func (p *Parking) Ended(done bool) {
 	switch {
 	case p.making == 0:

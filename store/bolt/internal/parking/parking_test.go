@@ -89,7 +89,7 @@ func (f *parkingFile) fill(first, last int) {
 }
 
 // The test frees most pages of a file and parks them. The free list must become short, the free
-// bytes must stay the same, also after the file is opened again, and later rows must use the parked
+// bytes must stay the same, even after the file is opened again, and later rows must use the parked
 // pages.
 func TestPark_ManyFreePages_ShortensListAndKeepsSize(t *testing.T) {
 	t.Parallel()

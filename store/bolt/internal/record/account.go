@@ -8,8 +8,8 @@ import (
 	"github.com/storageapi/storageapi/audit"
 )
 
-// The kinds of rows that an account has in the bucket accounts. IDs of keys ascend, so the row of
-// a new key is next to the row for the account's audit entries, usually on the same page.
+// The kinds of rows that an account has in the bucket accounts. IDs of keys ascend, so the row of a
+// new key is next to the row for the account's audit entries, and usually on the same page.
 const (
 	kindKey     = "k"
 	kindEntries = "l"
@@ -44,7 +44,7 @@ func AuditEntriesOfTargets(account string) []byte { return Prefixed(account, kin
 // An AccountRow is a row in the bucket accounts.
 type AccountRow struct {
 	Hash []byte // of an API key; empty in other rows
-	Last uint64 // number of the last audit entry of the API key, account or target; 0: none
+	Last uint64 // number of the last audit entry of the API key, account or target; 0 means none
 }
 
 // Encode returns nil for the zero row.

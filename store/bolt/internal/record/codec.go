@@ -36,9 +36,9 @@ func (e *encoder) string(s string) { e.uint(uint64(len(s))); *e = append(*e, s..
 // ulidLength is the length of the text of a ULID.
 const ulidLength = 26
 
-// id writes an ID. If the ID ends in a ULID, like the IDs that this library makes, id writes twice
-// the length of the rest plus 1, the rest, and the 16 bytes of the ULID. This takes 13 bytes less
-// than a string. For other IDs, it writes twice the length, and then the ID.
+// id writes an ID. If the ID ends in a ULID, like the IDs that this library makes, id writes 2n+1,
+// then the n bytes before the ULID, and then the 16 bytes of the ULID. This takes 13 bytes less
+// than a string. For any other ID, of n bytes, it writes 2n, and then the ID.
 func (e *encoder) id(s string) {
 	prefix := s[:max(len(s)-ulidLength, 0)]
 	u, err := ulid.ParseStrict(s[len(prefix):])
@@ -72,7 +72,7 @@ type decoder struct {
 	rest   []byte
 	text   string // the whole record, if decoded strings are to share its memory
 	failed bool
-	newer  bool // the record failed because a newer version has written it
+	newer  bool // decoding failed because a newer version has written the record
 }
 
 // newDecoder returns a decoder for a record of the current version.
@@ -154,7 +154,8 @@ func (d *decoder) time() time.Time {
 	return time.UnixMilli(d.int()).UTC()
 }
 
-// Prefixed returns a key: the length of head, head and tail. head is an account or an ID.
+// Prefixed returns a key that consists of the length of head, then head, then tail. head is an
+// account or an ID.
 func Prefixed(head, tail string) []byte {
 	return AppendPrefixed(make([]byte, 0, binary.MaxVarintLen32+len(head)+len(tail)), head, tail)
 }

@@ -2,8 +2,8 @@ package record
 
 import "time"
 
-// A coder either writes or reads a record. So the fields of each kind of record are listed only
-// once, in their order.
+// A coder either writes or reads a record, so that one function lists the fields of a kind of
+// record, in their order, for both directions.
 type coder struct {
 	to   *encoder // nil if the coder reads
 	from *decoder
@@ -34,7 +34,7 @@ func (c coder) micros(d *time.Duration) {
 	}
 }
 
-// array encodes bytes without their length, which writer and reader know.
+// array encodes bytes without their length, which both the writer and the reader know.
 func (c coder) array(b []byte) {
 	if c.to != nil {
 		c.to.raw(b)

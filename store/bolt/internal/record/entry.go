@@ -2,7 +2,7 @@ package record
 
 import "github.com/storageapi/storageapi/audit"
 
-// audit entry encodes the fields of an audit entry and the number that the store gave it.
+// entry encodes the fields of an audit entry and the number that the store assigned to it.
 func (c coder) entry(n *audit.Entry, given *uint64) {
 	number(c, given)
 	c.bool(&n.Pending)
@@ -41,7 +41,7 @@ func entryTexts(n *audit.Entry) []*string {
 }
 
 // DecodeAuditEntry decodes the audit entry of the given account and ID. Its Pending is the value
-// at the time when the entry was stored.
+// from when the entry was stored.
 func DecodeAuditEntry(account, id string, record []byte) (n audit.Entry, number uint64, err error) {
 	d := newDecoder(record)
 	n.Account, n.ID = account, id
@@ -61,8 +61,8 @@ func DecodeAuditEntry(account, id string, record []byte) (n audit.Entry, number 
 // entries of the same account and of the same target.
 type AuditRecord struct {
 	StoredAt       int64  // Unix milliseconds
-	Before         uint64 // number of the account's previous audit entry; 0: none
-	BeforeOfTarget uint64 // number of the target's previous audit entry; 0: none
+	Before         uint64 // number of the account's previous audit entry; 0 means none
+	BeforeOfTarget uint64 // number of the target's previous audit entry; 0 means none
 	Account, ID    string
 	EarlierID      string // greatest ID of the target's earlier entries; empty if ID is greater
 	AuditEntry     []byte // result of EncodeAuditEntry

@@ -19,8 +19,8 @@ type Event struct {
 }
 
 const (
-	eventPurged = 2 // a byte of flags; even, so that older versions take the ID for known
-	eventTrace  = 4 // the trace context; even, so that older versions just do not link attempts
+	eventPurged = 2 // a byte of flags; even, so that older versions treat the ID as known
+	eventTrace  = 4 // the trace context; even, so that older versions ignore it
 )
 
 // AppendEvent appends the record of an event. The record begins with fixed-size fields that

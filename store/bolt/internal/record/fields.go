@@ -6,13 +6,13 @@ import (
 	"github.com/storageapi/storageapi/internal/fields"
 )
 
-// Records of keys, webhooks, events and audit entries end with optional fields. Each field
-// consists of a tag, a length and a value of that length. Package fields packs those of keys and
-// webhooks.
+// Records of keys, webhooks, events and audit entries end with optional fields. Each field consists
+// of a tag, a length and a value of that length. Package fields encodes the optional fields of keys
+// and webhooks.
 //
-// A version that does not know an even tag ignores the field, and keeps it when it rewrites the
-// record. It rejects a record with an unknown odd tag ([ErrNewer]). Use an odd tag for a field
-// that must not be ignored, for example "disabled".
+// A version that does not know an even tag ignores the field, and keeps it when rewriting the
+// record. It rejects a record with an odd tag that it does not know ([ErrNewer]). Use an odd tag
+// for a field that must not be ignored, for example "disabled".
 
 // fields reads the rest of the record as fields. Unless know is nil, fields calls it with each
 // field. It fails for an odd tag unless know returns true for it.

@@ -121,7 +121,7 @@ func DecodeKeyText(key *driver.Key, hash []byte, record string) (err error) {
 	return nil
 }
 
-// KeyFields returns those fields of a key's record that this version does not know.
+// KeyFields returns the fields of a key's record that this version does not know.
 func KeyFields(record []byte) []byte {
 	if len(record) < keyHead || record[keyVersion] != Version {
 		return nil

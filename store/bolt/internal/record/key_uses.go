@@ -7,12 +7,12 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// Uses holds the times of a key's last uses: with any value, with the value of its Hash, and with
-// the value of its Previous.
+// Uses holds the times of a key's last uses: with any token, with the token of its Hash, and with
+// the token of its Previous.
 type Uses struct{ Any, Current, Previous time.Time }
 
-// By returns the time of the last use of the key with hash, or the zero time if hash is not the
-// key's.
+// By returns the time when the token with this hash was last used, or the zero time if the token
+// does not belong to the key.
 func (u *Uses) By(key *driver.Key, hash driver.Hash) time.Time {
 	switch hash {
 	case key.Hash:
@@ -23,7 +23,7 @@ func (u *Uses) By(key *driver.Key, hash driver.Hash) time.Time {
 	return time.Time{}
 }
 
-// Add records a use of the key with hash.
+// Add records a use of the token with this hash.
 func (u *Uses) Add(key *driver.Key, hash driver.Hash, at time.Time) {
 	u.Any = later(u.Any, at)
 	switch {
@@ -42,7 +42,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // Encode returns the record. Few keys are ever rotated, so a record with uses of only the current
-// value stores one time.
+// token stores one time.
 func (u *Uses) Encode() []byte {
 	value := binary.BigEndian.AppendUint64(make([]byte, 0, 24), fixedTime(u.Any))
 	if u.Current.Equal(u.Any) && u.Previous.IsZero() {

@@ -16,7 +16,7 @@ func TestUses_EncodeThenDecode_RoundTrips(t *testing.T) {
 	}{
 		{Uses{}, 8},
 		{Uses{Any: first, Current: first}, 8},
-		{Uses{Any: second, Current: first}, 24}, // used with a value that no longer belongs to the key
+		{Uses{Any: second, Current: first}, 24}, // used with a token that no longer belongs to the key
 		{Uses{Any: second, Current: second, Previous: first}, 24},
 		{Uses{Any: second, Previous: second}, 24},
 	} {

@@ -6,8 +6,8 @@ import (
 	"sort"
 )
 
-// A Pack is a record that contains several records, found by index: bbolt needs about as long for
-// a pack of a hundred records as for a single record. The records come first, then a table of
+// A Pack is a record that contains several records, each with an index. bbolt needs about as long
+// for a pack of a hundred records as for a single record. The records come first, then a table of
 // their end offsets in 4 bytes each, then their count.
 type Pack struct {
 	ends []byte
@@ -77,8 +77,8 @@ func (p Pack) Without(drop func(number uint64) bool) []byte {
 	return kept.Record()
 }
 
-// A Packer builds packs. Bytes appended to the result of next belong to one record until the call
-// of end. The memory is reused between batches.
+// A Packer builds packs. The caller of next appends the bytes of one record to the result, and then
+// calls end. The memory is reused between batches.
 type Packer struct {
 	data  encoder
 	ends  []byte

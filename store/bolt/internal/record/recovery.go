@@ -4,7 +4,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A Recovery is a recovery with its progress.
+// A Recovery is a [driver.Recovery] with the position at which it continues.
 type Recovery struct {
 	driver.Recovery
 	Next uint64 // number at which to continue
@@ -22,7 +22,7 @@ func (c coder) recovery(r *Recovery) {
 	number(c, &r.Next)
 }
 
-// Encode returns the record, which omits the ID, since it is the row's key.
+// Encode returns the encoded recovery. It omits the ID, which is the row's key.
 func (r *Recovery) Encode() []byte {
 	e := newEncoder(96)
 	coder{to: &e}.recovery(r)
@@ -37,14 +37,14 @@ func DecodeRecovery(id string, record []byte) (r Recovery, err error) {
 	return r, d.err()
 }
 
-// EncodeID returns a record of an ID.
+// EncodeID returns the record of an ID.
 func EncodeID(id string) []byte {
 	e := newEncoder(len(id) + 1)
 	e.string(id)
 	return e
 }
 
-// EncodeIDs returns a record of several IDs.
+// EncodeIDs returns the record of several IDs.
 func EncodeIDs(ids []string) []byte {
 	e := newEncoder(32 * len(ids))
 	for _, id := range ids {
@@ -53,7 +53,7 @@ func EncodeIDs(ids []string) []byte {
 	return e
 }
 
-// DecodeIDs decodes a record of EncodeIDs. A nil record has no IDs.
+// DecodeIDs decodes a record made by EncodeIDs. A nil record has no IDs.
 func DecodeIDs(record []byte) (ids []string, err error) {
 	if record == nil {
 		return nil, nil
@@ -65,5 +65,5 @@ func DecodeIDs(record []byte) (ids []string, err error) {
 	return ids, d.err()
 }
 
-// DecodeID decodes a record of EncodeID; the result is empty if that fails.
+// DecodeID decodes a record made by EncodeID. It returns "" if the record is damaged.
 func DecodeID(record []byte) string { return newDecoder(record).string() }

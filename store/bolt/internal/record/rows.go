@@ -13,7 +13,7 @@ func TimeKey(at time.Time) []byte {
 }
 
 // ExpiryKey returns a key that sorts by expiry, account and ID. A zero byte ends the account,
-// which contains none.
+// because accounts contain no zero bytes.
 func ExpiryKey(e driver.Expiry) []byte {
 	key := append(append(TimeKey(e.At), e.Account...), 0)
 	return append(key, e.ID...)

@@ -7,13 +7,13 @@ import (
 )
 
 // Events and deliveries share one sequence of numbers: an event is followed by its deliveries. The
-// events of a commit are stored together as a segment, whose key is its last number. So the
-// segment that contains a number is the first one whose key is at least the number. A segment is
-// purged only when its last event is old enough.
+// events of a commit are stored together as a segment, whose key is its last number. So the segment
+// that contains a number is the first one whose key is at least the number. A purge removes a
+// segment only when its last event is old enough.
 //
-// A segment has two records for each event: its number with the IDs of its webhooks, and the
-// record made by AppendEvent. Bodies are purged earlier, so they are in a separate pack under the
-// same key.
+// A segment has two records for each event: its number with the IDs of its webhooks, and the record
+// made by AppendEvent. Bodies are purged earlier than events, so they are in a separate pack, under
+// the same key.
 
 // A Segment is a decoded segment, which shares memory with its record.
 type Segment struct {
@@ -105,10 +105,9 @@ func (s *Segment) DeliveryTo(i int, webhook string) (number uint64, ok bool) {
 	return 0, false
 }
 
-// Without removes the events for which drop returns true from the segment and from the pack of its
-// bodies, which may be empty. It returns both records and the new first number, or nil if no event
-// is left. The numbers of the remaining events do not change, so the numbers of removed events stay
-// unused.
+// Without returns the segment and the pack of its bodies without the events for which drop returns
+// true, and the new first number. bodies may be empty. If no event is left, the records are nil.
+// The numbers of the remaining events do not change, so the numbers of removed events stay unused.
 func (s *Segment) Without(bodies Pack, drop func(i int) bool) (events, kept []byte, first uint64) {
 	var list, rest Packer
 	for i := range s.Len() {

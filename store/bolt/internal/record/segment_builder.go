@@ -1,7 +1,7 @@
 package record
 
-// MaxSegment and MaxSegmentBodies limit a segment: its count of numbers, and the size of its
-// bodies in bytes. A single event may exceed them.
+// MaxSegment is the maximum count of numbers in a segment, and MaxSegmentBodies the maximum size of
+// its bodies in bytes. A single event may exceed them.
 const (
 	MaxSegment       = 4096
 	MaxSegmentBodies = 32 << 10
@@ -29,9 +29,9 @@ func (s *SegmentBuilder) Begin(first uint64) {
 	s.Skipped.Reset(first)
 }
 
-// AppendEvent adds an event with the given record and body, and returns its number. Its deliveries
-// are pending for active webhooks, skipped for inactive ones, and neither for the others, which
-// come last.
+// AppendEvent adds an event with the given record and body, and returns its number. The deliveries
+// to the active webhooks are pending, the deliveries to the inactive webhooks are skipped, and the
+// deliveries to the others, which come last, are neither.
 func (s *SegmentBuilder) AppendEvent(record, body []byte, active, inactive []string, others ...string) (number uint64) {
 	number = s.next
 	s.next += 1 + uint64(len(active)+len(inactive)+len(others))

@@ -9,8 +9,9 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// EncodeWebhook returns the record of a webhook, whose secrets it seals with key. The record omits
-// the account and ID, which are the row's key. To replace a record, append its [WebhookFields].
+// EncodeWebhook returns the record of a webhook. It seals the webhook's secrets with key. The
+// record omits the account and ID, which are the row's key. To replace a record, append its
+// [WebhookFields].
 func EncodeWebhook(w *driver.Webhook, key *signing.DataKey) []byte {
 	secret, previous := key.Seal(w.Secret, w.ID), key.Seal(w.PreviousSecret, w.ID)
 	e := newEncoder(packedSize + len(w.URL) + len(secret) + len(previous) + 32*(len(w.Events)+len(w.PastEvents)))
@@ -55,7 +56,7 @@ func InspectWebhook(account, id string, record []byte, key *signing.DataKey) (w 
 	return w, nil
 }
 
-// webhook encodes the placed fields of [listed.Webhook.Fields], with sealed secrets.
+// webhook encodes the fields that [listed.Webhook.Fields] marks as Placed, with sealed secrets.
 func (c coder) webhook(w *driver.Webhook, secret, previous *[]byte) {
 	number(c, &w.Version)
 	c.time(&w.FailingSince)
@@ -80,7 +81,7 @@ func WebhookVersion(record []byte) uint64 {
 	return d.uint()
 }
 
-// WebhookFields returns those fields of a webhook's record that this version does not know.
+// WebhookFields returns the fields of a webhook's record that this version does not know.
 func WebhookFields(record []byte) []byte {
 	var w driver.Webhook
 	d := newDecoder(record)

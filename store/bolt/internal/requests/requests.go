@@ -1,5 +1,6 @@
-// Package requests stores the requests with an idempotency key in two buckets of a bbolt file: one
-// row by key, and one by time. A repeated request gets the result of the first one.
+// Package requests stores requests that have an idempotency key, in two buckets of a bbolt file:
+// each request has one row by key and one row by time. A repeated request gets the result of the
+// first one.
 package requests
 
 import (
@@ -19,7 +20,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A Kind is the kind of the object that a request creates. The key of its row begins with the kind.
+// A Kind is the kind of the object that a request creates. The key of a request's row begins with
+// its kind.
 type Kind string
 
 // The kinds.
@@ -32,12 +34,12 @@ const (
 var Kinds = []Kind{Key, Webhook}
 
 const (
-	maxAccounts = 10_000 // kinds and accounts whose state is cached
+	maxAccounts = 10_000 // maximum number of cached states
 	forgetStep  = 8      // expired requests removed when one is stored
 )
 
-// Requests are the requests of a file. Only steps of the file's writer may use the methods that have
-// a Tx.
+// Requests are the requests of a file. Only steps of the file's writer may use the methods that
+// have a Tx.
 type Requests struct {
 	mirror *mirror.Mirror[string, state] // by kind and account
 }
@@ -70,7 +72,8 @@ func Row(kind Kind, account, name string) []byte {
 	return append([]byte(kind), record.Prefixed(account, name)...)
 }
 
-// of returns the number of stored requests of the kind and account.
+// of returns the state of the kind and account. It counts the stored requests if the state is not
+// cached.
 func (r *Requests) of(tx *groupcommit.Tx, kind Kind, account string) state {
 	made, ok := r.mirror.InStep(string(kind) + account)
 	if !ok {
@@ -237,8 +240,8 @@ func (r *Requests) ForgetOf(tx *groupcommit.Tx, account, keyID string) error {
 	return nil
 }
 
-// Erase removes up to limit requests of the kind and account, and returns their number. It does not
-// remove their rows by time, which are sorted by time.
+// Erase removes up to limit requests of the kind and account, and returns their number. It leaves
+// their rows by time, because these are not sorted by account.
 func (r *Requests) Erase(tx *groupcommit.Tx, kind Kind, account string, limit int) (erased int, err error) {
 	keys := rows.Keys(tx.Bolt.Bucket(schema.Requests), Row(kind, account, ""), limit)
 	r.add(tx, kind, account, -len(keys))

@@ -67,7 +67,7 @@ func (f *requestFile) request(kind requests.Kind, account, name string, most int
 	})
 }
 
-// stored returns the numbers of rows by key and by time.
+// stored returns the number of rows by key and the number of rows by time.
 func (f *requestFile) stored() (n [2]int) {
 	f.Helper()
 	err := f.db.View(func(tx *bbolt.Tx) error {
@@ -80,8 +80,8 @@ func (f *requestFile) stored() (n [2]int) {
 	return n
 }
 
-// The test makes requests for ten days, sometimes many at once. No more than a day's requests may
-// be kept, or the others must soon be removed.
+// The test makes requests for ten days, sometimes many at once. At the end, hardly more than the
+// requests of one day may be stored.
 func TestNote_TenDays_KeepsRequestsOfOneDay(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		f := newFile(t)
@@ -121,7 +121,7 @@ func TestCheck_AccountAtLimit_RefusesUntilRequestsExpire(t *testing.T) {
 			}
 			time.Sleep(time.Hour)
 		}
-		for range 2 { // the second call is answered from memory
+		for range 2 { // the second call gets its answer from memory
 			if err := f.request(requests.Key, "acct", "one more", most); !errors.Is(err, apierr.ErrIdempotencyKeys) {
 				t.Errorf("at the limit: %v, want %v", err, apierr.ErrIdempotencyKeys)
 			}

@@ -74,7 +74,7 @@ func upper(prefix []byte, after string) []byte {
 	return nil
 }
 
-// Beyond is greater than all keys of buckets without keys that begin with eight bytes 0xff.
+// Beyond is greater than every key that does not begin with eight bytes 0xff.
 var Beyond = bytes.Repeat([]byte{0xff}, 8)
 
 // Last replaces [bbolt.Cursor.Last] for keys below [Beyond]. In a damaged file, bbolt's Last may
@@ -84,9 +84,9 @@ func Last(c *bbolt.Cursor) (k, v []byte) {
 	return c.Prev()
 }
 
-// SeekBeyond returns the first key at or after key. It panics unless that key is greater than
-// before: rows of a damaged page may be out of order, and a loop of seeks through them would never
-// end.
+// SeekBeyond returns the first key at or after key. It panics unless the returned key is greater
+// than before: rows of a damaged page may be out of order, and a loop of seeks over them might
+// never end.
 func SeekBeyond(c *bbolt.Cursor, before, key []byte) []byte {
 	k, _ := c.Seek(key)
 	if k != nil && bytes.Compare(k, before) <= 0 {

@@ -14,9 +14,9 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
 )
 
-// CreateFile creates a file with all buckets, unless it exists. It prepares a temporary file and
-// links it to path when it is complete: a crash leaves at most a temporary file, which is never
-// opened.
+// CreateFile creates a file with all buckets, unless it exists. It fills a temporary file, and
+// links the file to path when the file is complete. A crash leaves at most a temporary file, which
+// is never opened.
 func CreateFile(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return nil // opening the file reports errors
@@ -44,8 +44,8 @@ func CreateFile(path string) error {
 	return nil
 }
 
-// Initialize creates the buckets of an empty file. It returns an error for a file that another
-// program made or that has another schema.
+// Initialize creates the buckets of an empty file. It returns an error if another program made the
+// file or the file has another schema.
 func Initialize(db *bbolt.DB) error {
 	empty := false
 	err := db.View(func(tx *bbolt.Tx) error {

@@ -17,7 +17,7 @@ const Version = 1
 
 // The buckets. Rows written for each event or attempt have ascending keys, because each random key
 // in a large tree costs a page. Rows that are written by the hundred are packed, see record.Pack.
-// "prefixed" means that a part of a key is preceded by its length, because more parts follow.
+// "prefixed" marks a part of a key that is preceded by its length, because more parts follow.
 var (
 	Meta = []byte("meta") // "format" → Version
 
@@ -40,12 +40,12 @@ var (
 	Events  = []byte("events")               // last number of a segment → its records, see record.Segment; with "b" → the bodies of its events; dividers → nothing
 	Fresh   = []byte("pending_as_published") // last number of a segment → its deliveries that are pending as published
 	Skipped = []byte("skipped")              // last number of a segment → its skipped deliveries
-	Pending = []byte("pending")              // number of a delivery that is pending, but not as published → pending record
+	Pending = []byte("pending")              // number of a pending delivery that is not in Fresh → pending record
 	Runs    = []byte("delivery_runs")        // first number of a run, webhook id → numbers of its deliveries in that run
 	Failed  = []byte("failed_deliveries")    // first of MaxFailed numbers, webhook id → its deliveries that may have failed
 
 	FirstAttempts = []byte("first_attempts") // last number of a segment, least number in the pack → first attempts at its deliveries
-	LastAttempts  = []byte("last_attempts")  // as in Attempts: the newest ones, while they are few and small
+	LastAttempts  = []byte("last_attempts")  // as in Attempts: the newest attempts, if few and small
 	Attempts      = []byte("attempts")       // number of the delivery, number of the attempt (4 bytes) → attempt record; all other attempts
 
 	Recoveries        = []byte("recoveries")         // id → recovery record
@@ -88,8 +88,8 @@ var (
 	MetaIDSecret   = []byte("event_ids_secret") // secret for hashing IDs into keys
 	MetaBodiesGone = []byte("bodies_purged")    // first number whose body is not purged
 
-	MetaLeft   = []byte("left")   // place for which the file was left
-	MetaPieces = []byte("pieces") // numbers at which the order of publication starts again
+	MetaLeft   = []byte("left")   // place to which the data of the file was moved
+	MetaPieces = []byte("pieces") // number of each piece's first event, see package eventlog
 	MetaScan   = []byte("scan")   // see driver.AlertStore
 )
 
@@ -102,8 +102,7 @@ var Buckets = [][]byte{
 	Audit, AuditPending, AuditRoutine,
 }
 
-// Check returns an error for a file that another program made, or that has another version of the
-// layout.
+// Check returns an error if another program made the file, or if its layout has another version.
 func Check(tx *bbolt.Tx) error {
 	meta := tx.Bucket(Meta)
 	switch {

@@ -21,7 +21,7 @@ type Config[T comparable] struct {
 }
 
 // A Group gathers values into batches. While Senders batches are being stored, further values wait
-// and share the next one. It has no goroutine while no values wait.
+// and share the next batch. A Group has no goroutine while no values wait.
 type Group[T comparable] struct {
 	config Config[T]
 
@@ -53,8 +53,8 @@ func (g *Group[T]) Withdraw(value T) bool {
 	return i >= 0
 }
 
-// Enter makes the caller a sender of its own value if there is no other sender, and returns true.
-// The caller must then call Leave.
+// Enter lets the caller store its value without a batch, and returns true, if there is no sender.
+// The caller then counts as a sender until it calls Leave.
 func (g *Group[T]) Enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -65,7 +65,7 @@ func (g *Group[T]) Enter() bool {
 	return true
 }
 
-// Leave ends the sender that Enter began.
+// Leave ends what Enter began: the caller no longer counts as a sender.
 func (g *Group[T]) Leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,15 +73,15 @@ func (g *Group[T]) Leave() {
 	g.start()
 }
 
-// State returns how many batches are being stored and how many values are waiting.
+// State returns how many senders are storing values and how many values are waiting.
 func (g *Group[T]) State() (sending, waiting int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.sending, len(g.waiting)
 }
 
-// start starts a sender if values wait and no sender is about to take them. The caller holds the
-// lock.
+// start starts a sender if values wait and no sender is about to take them. The caller must hold
+// the lock.
 func (g *Group[T]) start() {
 	if len(g.waiting) > 0 && !g.gathering && g.sending < g.config.Senders {
 		g.sending++

@@ -1,4 +1,4 @@
-// Package cluster runs its own PostgreSQL servers for tests, benchmarks and examples. It uses the
+// Package cluster runs separate PostgreSQL servers for tests, benchmarks and examples. It uses the
 // installed initdb and postgres, or those in the directory STORAGEAPI_TEST_POSTGRES_BIN.
 package cluster
 
@@ -19,14 +19,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// BinEnv is the environment variable with the directory of the binaries to use instead of the
-// newest installed ones.
+// BinEnv names the environment variable that holds the directory of the binaries to use. By
+// default, the newest installed binaries are used.
 const BinEnv = "STORAGEAPI_TEST_POSTGRES_BIN"
 
 // ErrNotInstalled means that no binaries were found; its text explains how to get them.
 var ErrNotInstalled = errors.New("PostgreSQL is not installed: no initdb in PATH or /usr/lib/postgresql/*/bin (on Debian: apt-get install postgresql), and " + BinEnv + " is not set")
 
-// A Cluster is a running server with its own directory, which also has its Unix socket.
+// A Cluster is a running server with a separate directory, which also contains the server's Unix
+// socket.
 type Cluster struct {
 	dir     string
 	bin     string
@@ -39,8 +40,8 @@ type Cluster struct {
 }
 
 // Start makes a cluster and starts its server with settings such as "fsync=off". The caller must
-// stop it. This process's user runs the server. PostgreSQL refuses to run as root, so for root the
-// user postgres, or else the user nobody, runs it.
+// stop it. The server runs as the user of this process. PostgreSQL refuses to run as root, so
+// instead of root the server uses the user postgres or, if there is none, nobody.
 func Start(settings ...string) (*Cluster, error) {
 	return start(settings, func(c *Cluster) error {
 		return c.run(filepath.Join(c.bin, "initdb"), "-D", c.data(), "-U", "storageapi", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
@@ -140,7 +141,7 @@ func (c *Cluster) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run runs a command to its end.
+// run runs a command and waits for its end.
 func (c *Cluster) run(name string, args ...string) error {
 	if out, err := c.command(name, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("make a cluster: %w: %s", err, out)
@@ -186,7 +187,8 @@ func (c *Cluster) Restart() error {
 	}
 }
 
-// DSN returns the connection string of a database, which selects the primary if there are others.
+// DSN returns the connection string of a database. If other clusters are given, it connects to the
+// primary among all of them.
 func (c *Cluster) DSN(database string, others ...*Cluster) string {
 	hosts, ports := c.dir, "5432"
 	for _, other := range others {
@@ -199,8 +201,8 @@ func (c *Cluster) DSN(database string, others ...*Cluster) string {
 	return dsn
 }
 
-// CPU returns the processor time that the server's processes have used, including ended processes,
-// on Linux.
+// CPU returns the processor time that the server's processes have used, including ended processes.
+// On systems other than Linux it returns 0.
 func (c *Cluster) CPU() (used time.Duration) {
 	postmaster, _, _ := strings.Cut(string(readFile(filepath.Join(c.data(), "postmaster.pid"))), "\n")
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -210,7 +212,7 @@ func (c *Cluster) CPU() (used time.Duration) {
 		if len(fields) < 15 {
 			continue
 		}
-		times := fields[11:13] // its own
+		times := fields[11:13] // of the process itself
 		if filepath.Base(filepath.Dir(name)) == postmaster {
 			times = fields[11:15] // including ended child processes
 		} else if fields[1] != postmaster {

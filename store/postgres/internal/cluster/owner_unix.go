@@ -31,7 +31,7 @@ func (c *Cluster) chooseOwner() error {
 	return errors.New("PostgreSQL does not run as root, and neither user postgres nor user nobody exists")
 }
 
-// group makes the owner run a command, in its own process group.
+// group prepares a command to run as the owner, in a new process group.
 func (o owner) group(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: o.Credential, Setpgid: true}
 }

@@ -30,7 +30,7 @@ const (
 // A statement is the text of a statement that the package sends.
 type statement struct {
 	text  string
-	where string // source position that sends it
+	where string // source position of the call that sends it
 	plain bool   // all of its text is in the file plain
 }
 
@@ -239,7 +239,7 @@ func (s *source) statements() (list []statement, unknown []string) {
 	return list, unknown
 }
 
-// sends returns the index of the argument of a pgx function that is a statement, or -1.
+// sends returns the index of the argument of f that is a statement, or -1 if f sends no statement.
 func sends(f *types.Func) int {
 	if f == nil || f.Pkg() == nil || f.Signature().Recv() == nil {
 		return -1
@@ -294,8 +294,8 @@ func joined(left, right []statement) (list []statement) {
 	return list
 }
 
-// called returns the possible values of a call's result. The result of query is a file; the results
-// of sql and in are their argument, for another schema.
+// called returns the possible values of a call's result. The result of query is the text of a file.
+// The results of sql and in are their argument, for another schema.
 func (s *source) called(call *ast.CallExpr, result int) (list []statement, ok bool) {
 	o := s.object(call.Fun)
 	if o == nil || o.Pkg() == nil || s.open[o] {
@@ -326,7 +326,7 @@ func (s *source) called(call *ast.CallExpr, result int) (list []statement, ok bo
 	return list, ok
 }
 
-// file returns the text of a query file that a call names, possibly without a part.
+// file returns the text of the query file that a call names, possibly with a part removed.
 func (s *source) file(call *ast.CallExpr) (list []statement, ok bool) {
 	args := make([]string, 2)
 	for i, arg := range call.Args {

@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
 )
 
-// The comparison completes, and each queue works all its events or jobs.
+// The comparison completes, and each queue processes all its events or jobs.
 func TestCompare(t *testing.T) {
 	p := plan{n: 2 * many, webhooks: 100, rounds: 1, nodes: []int{2}, slots: []int{100}}
 	var out strings.Builder

@@ -9,13 +9,13 @@
 //
 // # What each does
 //
-// Both store a payload of 210 bytes, hand it to a worker that does nothing, under a concurrency
-// limit, and record the result. Each does all the work that it does for its users:
+// Both queues store a payload of 210 bytes, hand it to a worker that does nothing, under a
+// concurrency limit, and record the result. Each queue does everything that it does for its users:
 //
 //   - An event here is three rows (the event, its body, and the delivery to the one subscribed
 //     webhook), and its id can be published only once. A River job is one row. Inserting many in a
-//     transaction is one event for 1,000 webhooks here, and InsertManyFast there.
-//   - A claim here goes fairly through 10,000 webhooks, at most 8 of each at a time, and is leased;
+//     transaction means one event for 1,000 webhooks here, and InsertManyFast there.
+//   - A claim here leases deliveries fairly from 10,000 webhooks, at most 8 of each at a time;
 //     River's claim takes the oldest jobs. Settling deletes the delivery and adds to the log of
 //     attempts; River updates the job and keeps it.
 //   - A node here is a claiming loop and a settling loop, as in the dispatcher, but without the
@@ -24,7 +24,7 @@
 //     time per job rather than the nodes'.
 //
 // River polls and fetches as in its own benchmark: at most every 2 ms, and at least every 20 ms. A
-// job counts as worked once its result is recorded.
+// job counts as done once its result is recorded.
 package main
 
 import (
@@ -60,8 +60,8 @@ type queue interface {
 	insert(ctx context.Context, n int) error
 	// insertMany inserts n, many per transaction.
 	insertMany(ctx context.Context, n int) error
-	// work works n inserted events or jobs, with the given number of nodes, each with at most slots
-	// in flight.
+	// work processes n inserted events or jobs with the given number of nodes. Each node has at
+	// most slots of them in flight.
 	work(ctx context.Context, n, nodes, slots int) error
 }
 
@@ -114,7 +114,7 @@ func (p *plan) run(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		for _, q := range m.queues { // work the events and jobs of insertMany
+		for _, q := range m.queues { // process the events and jobs of insertMany
 			if err := q.work(ctx, p.n, 4, many); err != nil {
 				return err
 			}

@@ -30,7 +30,7 @@ type reading struct {
 	wall, server, node time.Duration
 }
 
-// measure lets each queue do the same n jobs. The queue that begins alternates.
+// measure lets each queue do the same n jobs. The queues take turns in going first.
 func (m *meter) measure(label string, n int, do func(queue) error) error {
 	if m.seen == nil {
 		m.seen = make(map[key][]reading)

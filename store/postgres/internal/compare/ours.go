@@ -44,7 +44,7 @@ func newOurs(ctx context.Context, pool *pgxpool.Pool, hooks int) (*ours, error) 
 	return q, err
 }
 
-// subscribe makes a webhook of the account, or of a new account if that is empty.
+// subscribe creates a webhook of account, or of a new account if account is empty.
 func (q *ours) subscribe(ctx context.Context, account string, i int) error {
 	id := fmt.Sprintf("wh_%s%06d", account, i)
 	if account == "" {
@@ -94,7 +94,7 @@ func (q *ours) work(ctx context.Context, n, nodes, slots int) error {
 	claiming, worked := context.WithCancel(ctx)
 	defer worked()
 	for _, s := range q.nodes[:nodes] {
-		claimed := make(chan []storetest.Task) // half of the slots are claiming, half settling
+		claimed := make(chan []storetest.Task) // half of the slots claim, half settle
 		group.Go(func() error {
 			defer close(claimed)
 			for {

@@ -19,7 +19,7 @@ import (
 // rivers is River's queue.
 type rivers struct {
 	pool    *pgxpool.Pool
-	inserts *river.Client[pgx.Tx] // only inserts
+	inserts *river.Client[pgx.Tx] // works no jobs
 }
 
 type job struct {

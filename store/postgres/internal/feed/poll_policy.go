@@ -12,9 +12,9 @@ const AnnounceInterval = time.Second
 const (
 	backstopInterval = time.Second // between reads by a node that is notified
 
-	// At busyChanges a second or more, a node polls within busyInterval, every 25 ms on average. At
-	// that rate notifications would cost the server more, since each wakes a server process of
-	// every node.
+	// A node that finds at least busyChanges a second polls within busyInterval, every 25 ms on
+	// average. At that rate notifications would cost the server more, since each wakes a server
+	// process of every node.
 	busyChanges  = 20
 	busyInterval = 33 * time.Millisecond
 )
@@ -31,8 +31,8 @@ const (
 //
 // Times are compared by the monotonic clock, so that setting the wall clock changes nothing.
 type PollPolicy struct {
-	// Trusted is how long other nodes may believe that this node is busy. It must not be changed
-	// once the policy is in use.
+	// Trusted is how long other nodes may treat this node as busy after a heartbeat has said so. It
+	// must not be changed once the policy is in use.
 	Trusted time.Duration
 
 	mu        sync.Mutex
@@ -46,7 +46,7 @@ type PollPolicy struct {
 	found     int       // transactions with changes, since counted
 	counted   time.Time // when a heartbeat last asked whether the node is busy
 	busy      bool      // the latest result
-	busyUntil time.Time // until when other nodes may believe that the node is busy
+	busyUntil time.Time // until when other nodes may treat this node as busy
 }
 
 // Interval returns the time within which the next read is due.
@@ -89,8 +89,8 @@ func (p *PollPolicy) Record(began time.Time, transactions int, seen *Snapshot) {
 	p.found += transactions
 }
 
-// IsBusy returns whether the node polls so often that it needs no notifications, for the next
-// heartbeat. It is computed once a second.
+// IsBusy reports whether the node polls so often that it needs no notifications. The next heartbeat
+// announces the result, which is recomputed once a second.
 func (p *PollPolicy) IsBusy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

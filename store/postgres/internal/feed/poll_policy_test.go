@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/store/postgres/internal/feed"
 )
 
-// A listening node reads the change feed once a second. While hosts publish in transactions, and
-// until the transactions of that time have ended, it reads within PollEvery.
+// A listening node reads the change feed once a second. It reads within PollEvery while hosts
+// publish in transactions, and afterwards until those transactions have ended.
 func TestPollPolicy_HostPublishes_ReadsWithinPollEvery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const poll = 100 * time.Millisecond
@@ -72,7 +72,7 @@ func TestPollPolicy_ManyChanges_PollsInsteadOfBeingNotified(t *testing.T) {
 		time.Sleep(time.Second / 2)
 		want("between two decisions", true, busy)
 		second(29)
-		want("29 changes in 1.5 s", false, busy) // other nodes may still believe that it is busy
+		want("29 changes in 1.5 s", false, busy) // other nodes may still treat it as busy
 		time.Sleep(5 * time.Second)
 		want("6 s after the last busy heartbeat", false, time.Second)
 	})

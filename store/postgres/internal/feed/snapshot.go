@@ -36,7 +36,8 @@ func ParseSnapshot(text string) (*Snapshot, error) {
 	return &Snapshot{Min: list[0], Max: list[1], Running: list[2:]}, nil
 }
 
-// Sees reports whether the statement saw the changes of the transaction, if it was committed.
+// Sees reports whether the statement saw the changes of the transaction, provided that the
+// transaction committed.
 func (s *Snapshot) Sees(transaction int64) bool {
 	return transaction < s.Max && !slices.Contains(s.Running, transaction)
 }

@@ -3,7 +3,7 @@
 //
 // There is no leader. Each heartbeat reads all nodes and owners (a [View]), and each node computes
 // the same shares from it: a node with more than its share releases some shards, and a node with
-// less takes free ones. If two nodes take the same shard, the database gives it to one.
+// less takes free shards. If two nodes take the same shard, the database gives it to one.
 //
 // # Terms
 //
@@ -25,11 +25,12 @@
 //	└─────────────────────────────────────────────────────────────────────────┘
 //
 // Attempts begin only in a current term. In a doubtful term other nodes may have removed the node.
-// So it begins no attempts, and sends no heartbeat until it has read that its row still exists.
-// After a term the node begins another, with a new number, unless it has stopped delivering.
+// So the node begins no attempts, and sends no heartbeat until it has read that its row still
+// exists. After a term the node begins another, with a new number, unless it has stopped
+// delivering.
 //
-// A term also ends if one kind of its work gets no answer for too long although its heartbeats
-// arrive, so that another node takes the shards.
+// A term also ends if one kind of its work gets no answer for too long, even if its heartbeats
+// arrive. Another node then takes the shards.
 //
 // # Shards
 //

@@ -42,9 +42,9 @@ const (
 // A Heartbeat is the state that a term publishes about itself.
 type Heartbeat struct {
 	Term  int64
-	Lasts time.Duration // how long it is alive from now, by the database's clock
+	Lasts time.Duration // how long the term is alive from now, by the database's clock
 	Read  int64         // the term has read all changes of transactions before this one
-	Busy  bool          // it polls changes so often that it needs no notifications
+	Busy  bool          // the node polls changes so often that it needs no notifications
 }
 
 // A View is the state that all nodes share, read in one statement and so at a single moment.
@@ -52,11 +52,12 @@ type View struct {
 	Nodes, Beats []int64   // the registered terms, and the counters of their heartbeats
 	Expired      []bool    // which terms have expired by the database's clock
 	Busy         []int64   // terms that need no notifications
-	Owners       []int64   // the owner of each shard; 0: none; some may have been removed
+	Owners       []int64   // of each shard; 0 means none; some may have been removed
 	Began        time.Time // when the server was started
 }
 
-// gone returns 0 and the owners that were removed but still own shards.
+// gone returns the owners whose shards are free to take: 0, and removed nodes that still own
+// shards.
 func (v *View) gone() []int64 {
 	return slices.DeleteFunc(append(slices.Clone(v.Owners), 0), func(owner int64) bool { return slices.Contains(v.Nodes, owner) })
 }
@@ -73,8 +74,8 @@ type Database interface {
 	// renew is not registered.
 	View(ctx context.Context, beat Beat, h Heartbeat) (View, error)
 
-	// Take makes the term the owner of the shards whose owners are among gone, and returns these
-	// shards.
+	// Take makes the term the owner of those given shards whose owners are among gone, and returns
+	// the shards that it got.
 	Take(ctx context.Context, term int64, shards []int16, gone []int64) ([]int16, error)
 
 	// Release makes shards of the term free. It waits for settlements of the term.
@@ -88,10 +89,10 @@ type Database interface {
 	Trim(ctx context.Context) error
 }
 
-// ErrNoTerm is returned by [Database.View].
+// ErrNoTerm means that the term is not registered; see [Database.View].
 var ErrNoTerm = errors.New("the term is not registered")
 
-// A Host has the pending deliveries of a node's shards in memory.
+// A Host keeps the pending deliveries of a node's shards in memory.
 type Host interface {
 	LoadShards(ctx context.Context, shards []int16) error // begins loading
 	PauseShards(shards []int16)
@@ -99,9 +100,9 @@ type Host interface {
 	UnderWay() map[int16]int // running attempts by shard
 	IsBusy() bool            // whether other nodes need not notify this node
 
-	BeatEnded(err error)        // after a heartbeat; err is nil, or why none was answered for Lasts
+	BeatEnded(err error)        // after a heartbeat; err is why none was answered for Lasts
 	ShareEnded(err error)       // after the share was computed
-	Unanswered(since time.Time) // no heartbeat since this one was answered
+	Unanswered(since time.Time) // no heartbeat that was sent after since was answered
 }
 
 // A Node owns its share of the shards while it delivers, for one term after another.
@@ -121,14 +122,14 @@ type Node struct {
 	mu      sync.Mutex
 	running bool // whether Deliver runs
 	failing [works]failing
-	newest  *term // may be over; at first an over term with the number 0
+	newest  *term // may be over; at first a term that is over and has the number 0
 	owners  [Count]int64
 	busy    []int64   // terms that need no notifications
 	viewed  time.Time // when owners and busy were read
 	asked   time.Time // last read for OwnerOf
 }
 
-// Work is a kind of work without which a node delivers nothing.
+// Work is a kind of work. If one kind gets no answers from the database, the node delivers nothing.
 type Work int
 
 const (
@@ -139,7 +140,7 @@ const (
 	works
 )
 
-// failing counts consecutive calls of one kind of work without an answer.
+// failing counts the consecutive calls of one kind of work that got no answer.
 type failing struct {
 	since time.Time // when the first call began
 	calls int
@@ -177,7 +178,8 @@ func (n *Node) Close() {
 	}
 }
 
-// Go runs a function, which must end with its context. Close waits for it.
+// Go runs a function in the background. It must return when its context is done; Close waits for
+// it.
 func (n *Node) Go(run func(ctx context.Context)) { n.group.Go(func() { run(n.ctx) }) }
 
 // Enter begins a call; Close waits until leave is called. After Stop it returns false.
@@ -191,8 +193,8 @@ func (n *Node) Enter() (leave func(), ok bool) {
 	return n.group.Done, true
 }
 
-// Current returns the number of the term, or 0 if there is none or it may have expired. Without a
-// current term no attempt may begin.
+// Current returns the number of the current term, or 0 if there is no term or it may have expired.
+// Without a current term no attempt may begin.
 func (n *Node) Current() int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -209,9 +211,9 @@ func (n *Node) Newest() int64 {
 	return n.newest.id
 }
 
-// OwnerOf returns the shard's owner at the last read, or 0 if it had none or nothing was read yet,
-// and whether the owner needs no notification. It does not wait. A node that does not deliver reads
-// at most every Lasts/3 (2 s), and only after a call.
+// OwnerOf returns the shard's owner as of the last read, or 0 if the shard had no owner or nothing
+// has been read yet. busy means that the owner needs no notification. OwnerOf does not wait. A node
+// that does not deliver reads at most every Lasts/3 (2 s), and only after a call.
 func (n *Node) OwnerOf(shard int16) (owner int64, busy bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -276,7 +278,7 @@ func (n *Node) Worked(kind Work, began time.Time, answered bool) {
 }
 
 // stuck reports whether some kind of work got no answer for Lasts*5/3 and at least twice. Then
-// another node must take the shards even if heartbeats arrive. The caller holds the lock.
+// another node must take the shards even if heartbeats arrive. The caller must hold the lock.
 func (n *Node) stuck() bool {
 	return slices.ContainsFunc(n.failing[:], func(f failing) bool { return f.calls > 1 && time.Since(f.since) >= n.Lasts*5/3 })
 }
@@ -292,8 +294,9 @@ func (n *Node) Shortly(ctx context.Context, kind Work) (context.Context, context
 	return context.WithTimeout(ctx, n.Lasts/3)
 }
 
-// Read records that a term has read all changes of transactions below before. It ignores other
-// terms, since a restarted server may count transactions from the start.
+// Read records that a term has read all changes of transactions whose numbers are lower than
+// before. It ignores all terms except the newest, since a restarted server may count transactions
+// from the start.
 func (n *Node) Read(term, before int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -306,7 +309,7 @@ func (n *Node) Read(term, before int64) {
 // to release.
 func (n *Node) Beat() { pause.Wake(n.beatNow) }
 
-// Deliver owns shards for one term after another until ctx ends, and then releases them.
+// Deliver owns shards, term after term, until ctx is done, and then releases them.
 func (n *Node) Deliver(ctx context.Context) {
 	for t := n.next(ctx); t != nil; t = n.next(ctx) {
 		t.live(ctx)

@@ -140,8 +140,8 @@ func join(t *testing.T, d *database) (*shards.Node, *host) {
 	return n, h
 }
 
-// owned checks that each node serves exactly the shards that it owns in the database, and that
-// their number is as wanted.
+// owned checks that each node serves exactly the shards that it owns in the database, and that it
+// owns want shards.
 func owned(t *testing.T, d *database, nodes map[*shards.Node]*host, want int) {
 	t.Helper()
 	synctest.Wait()
@@ -236,7 +236,7 @@ func TestNode_CutOff_OwnsNothingUntilReconnected(t *testing.T) {
 		}
 		cut(false)
 		time.Sleep(2 * time.Second)
-		if got := a.Current(); got != term { // no other node has removed it
+		if got := a.Current(); got != term { // unchanged, so no other node has removed it
 			t.Errorf("Current once it is answered = %d, want %d", got, term)
 		}
 		cut(true)

@@ -39,8 +39,8 @@ type term struct {
 	seen    map[int64]beat // heartbeats of other terms
 }
 
-// A beat is the heartbeat of another term, the time it was first seen, and whether an earlier one
-// was seen.
+// A beat is the latest heartbeat of another term, the time at which it was first seen, and whether
+// an earlier heartbeat was seen.
 type beat struct {
 	count int64
 	at    time.Time
@@ -55,8 +55,8 @@ func (b beat) dead(expired bool, now time.Time, lasts time.Duration) bool {
 	return since > lasts || expired && (!b.later || since > lasts/2)
 }
 
-// current reports whether the term has not expired. The caller holds the lock. It also checks the
-// wall clock, because the monotonic clock stops while the machine is suspended.
+// current reports whether the term has not expired. It also checks the wall clock, because the
+// monotonic clock stops while the machine is suspended. The caller must hold the lock.
 func (t *term) current() bool {
 	now := time.Now()
 	return !t.over && now.Sub(t.confirmed) < t.Lasts && now.Round(0).Sub(t.confirmed.Round(0)) < t.Lasts
@@ -64,7 +64,7 @@ func (t *term) current() bool {
 
 // live registers the term, sends its heartbeats, and computes its share from each view. It returns
 // once the term is over: ctx has ended, the registration failed, the term's work gets no answers,
-// its row is gone, or the server restarted, perhaps without its last commits.
+// the term's row is gone, or the server restarted, perhaps without its last commits.
 //
 // A heartbeat whose answers never arrive must not keep the shards, so a doubtful term sends only
 // reads until one is answered.
@@ -161,16 +161,16 @@ func (t *term) isStuck() bool {
 	return t.stuck()
 }
 
-// confirm records that the term was alive when a heartbeat was sent, and whether it computes its
-// share now.
+// confirm records that the term was alive when a heartbeat was sent, and whether the term computes
+// its share now.
 func (t *term) confirm(sent time.Time, shares bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.confirmed, t.again = sent, !shares
 }
 
-// share takes or releases shards until this node has its share. The next heartbeat completes the
-// rest.
+// share takes or releases shards until this node has its share. If it cannot finish, the next
+// heartbeat continues.
 func (t *term) share(ctx context.Context, v View) {
 	err := t.balance(ctx, v)
 	if ctx.Err() == nil {
@@ -287,7 +287,7 @@ func (t *term) take(ctx context.Context, list []int16, gone []int64) (taken []in
 	return taken, err
 }
 
-// load begins loading owned shards and serves them. If that fails it releases them.
+// load begins loading owned shards and serves them. If it fails, it releases them.
 func (t *term) load(ctx context.Context, list []int16) error {
 	if len(list) == 0 {
 		return nil
@@ -301,7 +301,7 @@ func (t *term) load(ctx context.Context, list []int16) error {
 	return errors.Join(err, t.release(ctx, list))
 }
 
-// unload forgets shards.
+// unload removes shards from the host's memory.
 func (t *term) unload(list []int16) {
 	if len(list) > 0 {
 		t.Host.UnloadShards(list)
