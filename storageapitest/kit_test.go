@@ -256,7 +256,7 @@ func TestVocabulary(t *testing.T) {
 }
 
 // The kit must provide the network of a handler that the host creates, runs and closes.
-func TestHostsOwnHandler(t *testing.T) {
+func TestKit_HandlerOfHost_IsServed(t *testing.T) {
 	for name, config := range map[string]storageapi.Config{
 		"file":   {Path: filepath.Join(t.TempDir(), "storage.db")},
 		"memory": {Store: memory.New()},

@@ -91,7 +91,7 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
-	s.logger.Info("storageapi: delivering webhooks; idle connections are kept for about max_idle_conns hosts", "max_idle_conns", max(s.dispatcher.config.Outbound.MaxIdleConns, 0))
+	s.logger.Info("storageapi: delivering webhooks; idle connections are kept to at most about max_idle_conns hosts", "max_idle_conns", max(s.dispatcher.config.Outbound.MaxIdleConns, 0))
 	defer s.dispatcher.sender.client.CloseIdle() // also closes the connections of test events
 	defer s.running.Store(false)
 	s.dispatcher.activity.enter(RunWaiting)

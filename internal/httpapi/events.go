@@ -155,7 +155,7 @@ func parseEventQuery(values url.Values) (parsed webhooks.EventQuery, err error) 
 		return parsed, err
 	}
 	if !parsed.From.IsZero() && !parsed.To.IsZero() && !parsed.From.Before(parsed.To) {
-		return parsed, invalid("to", "must be after from or since")
+		return parsed, invalid("to", `must be later than "from" or "since"`)
 	}
 	parsed.After, err = parseEventCursor(values, parsed.OldestFirst)
 	return parsed, err

@@ -62,7 +62,7 @@ func recoveryFields(params *webhooks.RecoverParams) []field {
 
 func parseStates(names []string) ([]webhooks.DeliveryState, error) {
 	if len(names) == 0 {
-		return nil, invalid("states", "must name at least one state; omit it for dead and skipped")
+		return nil, invalid("states", "must name at least one state; if omitted, the states are dead and skipped")
 	}
 	states := make([]webhooks.DeliveryState, len(names))
 	for i, name := range names {

@@ -146,7 +146,7 @@ func (l *ledger) check(t tally, events []event) error {
 	if t.failed > 0 {
 		for i := range events {
 			if events[i].failed != nil {
-				return errors.Join(err, fmt.Errorf("%d events were not published, the first: %w", t.failed, events[i].failed))
+				return errors.Join(err, fmt.Errorf("%d events were not published; first error: %w", t.failed, events[i].failed))
 			}
 		}
 	}

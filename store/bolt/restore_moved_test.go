@@ -29,7 +29,7 @@ import (
 // again under a lower or higher account or ID, or another key gets the value after a rotation.
 // After Restore, the value must belong only to the key that has it in the abandoned file, and lists
 // must be readable.
-func TestRestore_ValueSinceImportedElsewhere_Succeeds(t *testing.T) {
+func TestRestore_ValueLaterImportedElsewhere_Succeeds(t *testing.T) {
 	for _, to := range []boltops.Ref{{Account: "a", ID: "m"}, {Account: "z", ID: "m"}, {Account: "m", ID: "a"}, {Account: "m", ID: "z"}} {
 		for _, rotated := range []bool{false, true} {
 			t.Run(fmt.Sprint(to, " rotated ", rotated), func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestRestore_ValueSinceImportedElsewhere_Succeeds(t *testing.T) {
 
 // After the backup, the test deletes a webhook and imports its ID into another account. After
 // Restore, the webhook must belong to that account, without its old pending deliveries.
-func TestRestore_WebhookSinceImportedElsewhere_Succeeds(t *testing.T) {
+func TestRestore_WebhookLaterImportedElsewhere_Succeeds(t *testing.T) {
 	for _, account := range []string{"a", "z"} {
 		t.Run("to "+account, func(t *testing.T) {
 			c := newCopier(t)

@@ -112,7 +112,7 @@ func (c *conflicts) checkRecovery(r *transfer.Recovery) error {
 		case other.ID == r.ID && other.Account == r.Account:
 			return nil
 		case other.ID == r.ID, !r.Done && !other.Done && other.WebhookID == r.WebhookID:
-			return fmt.Errorf("recovery %q of account %q: its ID, or the unfinished recovery of its webhook, %w", r.ID, r.Account, transfer.ErrConflict)
+			return fmt.Errorf("recovery %q of account %q: %w: its ID is taken, or its webhook has another unfinished recovery", r.ID, r.Account, transfer.ErrConflict)
 		}
 	}
 	if !r.Done {

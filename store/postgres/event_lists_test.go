@@ -112,7 +112,7 @@ func TestFollow_OpenTransactions_GetsEachEventOnce(t *testing.T) {
 
 // The test keeps a transaction open. A page must end before the transaction's event and report that
 // more events follow.
-func TestFollow_TransactionStaysOpen_EndsBeforeItsEvent(t *testing.T) {
+func TestFollow_OpenTransaction_StopsBeforeItsEvents(t *testing.T) {
 	s := open(t, inSchema(t))
 	enqueueOne(t, s, "before")
 	tx, err := pool(t).Begin(t.Context())

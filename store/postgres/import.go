@@ -262,7 +262,7 @@ func (i *importer) addRecoveries(ctx context.Context) error {
 			return err
 		}
 		if !there {
-			return fmt.Errorf("recovery %q of account %q: its ID, or the unfinished recovery of its webhook, %w", r.ID, r.Account, transfer.ErrConflict)
+			return fmt.Errorf("recovery %q of account %q: %w: its ID is taken, or its webhook has another unfinished recovery", r.ID, r.Account, transfer.ErrConflict)
 		}
 	}
 	return nil

@@ -185,7 +185,7 @@ func (i *importer) number(ctx context.Context) (events []importedEvent, err erro
 		}
 		given[name] = true
 		if next[start] >= start+perMillisecond {
-			return fmt.Errorf("event %q of account %q: %w: field publishedAt: the store already has %d events of this millisecond, the maximum",
+			return fmt.Errorf("event %q of account %q: %w: field publishedAt: the store already has %d events for this millisecond, which is the maximum",
 				e.ID, e.Account, transfer.ErrRecord, perMillisecond)
 		}
 		events = append(events, importedEvent{e, next[start]})

@@ -225,7 +225,7 @@ func (s *Store) dropParts(ctx context.Context) error {
 				until := time.Now().Add(pauseOfParts)
 				s.partsHeld.Store(&until)
 				if part.overdue {
-					return fmt.Errorf("partition %s of table %s could not be dropped for an hour: %w; find the open transaction in pg_stat_activity", part.name, part.kind, err)
+					return fmt.Errorf("partition %s of table %s could not be dropped for an hour: %w; look for an open transaction in pg_stat_activity", part.name, part.kind, err)
 				}
 				return nil
 			}

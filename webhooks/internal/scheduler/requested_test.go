@@ -153,7 +153,7 @@ func TestProbe_OneAccountRequestsMany_LeavesRoomForOthers(t *testing.T) {
 	})
 }
 
-func TestProbe_NoRoomForRequests_CancelsLateRequestedAttempt(t *testing.T) {
+func TestProbe_NoRoomForRequests_CancelsOverdueRequest(t *testing.T) {
 	inBench(t, Config{Slots: 8}, func(b *bench) { // room for one
 		b.down("a", 1, "a")
 		b.down("b", 1, "b")

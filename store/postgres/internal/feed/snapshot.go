@@ -31,7 +31,7 @@ func ParseSnapshot(text string) (*Snapshot, error) {
 		list = append(list, n)
 	}
 	if len(list) < 2 {
-		return nil, fmt.Errorf("postgres: snapshot %q has no limits", text)
+		return nil, fmt.Errorf("postgres: malformed snapshot %q: a bound is missing", text)
 	}
 	return &Snapshot{Min: list[0], Max: list[1], Running: list[2:]}, nil
 }
