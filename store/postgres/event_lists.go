@@ -31,9 +31,10 @@ func (s *Store) EventByID(ctx context.Context, account, eventID string) (driver.
 }
 
 var (
-	listEvents        = query("list_events")
-	listWebhookEvents = query("list_webhook_events")
-	oldestFirst       = strings.NewReplacer("event desc", "event asc")
+	newestFirst        = query("list_events")
+	oldestFirst        = strings.ReplaceAll(newestFirst, "event desc", "event asc")
+	webhookNewestFirst = query("list_webhook_events")
+	webhookOldestFirst = strings.ReplaceAll(webhookNewestFirst, "event desc", "event asc")
 )
 
 // ListEvents implements [driver.WebhookStore]. While a transaction of the host that has published
@@ -108,16 +109,17 @@ func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account strin
 	if len(query.Types) > 0 {
 		types = texts(query.Types)
 	}
-	sql, args := listEvents, []any{account, from, to, types, query.Limit + 1}
+	newest, oldest, args := newestFirst, oldestFirst, []any{account, from, to, types, query.Limit + 1}
 	if query.WebhookID != "" {
 		no, err := s.webhookNo(ctx, s.planned(conn), account, query.WebhookID)
 		if err != nil {
 			return page, false, err
 		}
-		sql, args = listWebhookEvents, []any{no, from, to, query.Limit + 1}
+		newest, oldest, args = webhookNewestFirst, webhookOldestFirst, []any{no, from, to, query.Limit + 1}
 	}
+	sql := newest
 	if query.OldestFirst {
-		sql = oldestFirst.Replace(sql)
+		sql = oldest
 	}
 	rows, err := s.with(conn, indexed).Query(ctx, s.sql(sql), args...)
 	if err != nil {

@@ -168,7 +168,7 @@ func (s *Store) makePartsOf(ctx context.Context, t *partedTable, length, ahead t
 		}
 	}
 	if err != nil {
-		return 0, fmt.Errorf("create partitions of table %s: %w", t.name, err)
+		return 0, fmt.Errorf("creating partitions of table %s: %w", t.name, err)
 	}
 	return time.Duration((last-now)/perMicrosecond) * time.Microsecond, nil
 }
@@ -230,7 +230,7 @@ func (s *Store) dropParts(ctx context.Context) error {
 				return nil
 			}
 			if err != nil {
-				return fmt.Errorf("drop partition %s of table %s: %w", part.name, part.kind, err)
+				return fmt.Errorf("dropping partition %s of table %s: %w", part.name, part.kind, err)
 			}
 		}
 	}

@@ -302,7 +302,7 @@ func (s *source) called(call *ast.CallExpr, result int) (list []statement, ok bo
 		return nil, false
 	}
 	switch name := o.Name(); {
-	case o.Pkg().Path() == "strings" && name == "ReplaceAll" || name == "Replace":
+	case o.Pkg().Path() == "strings" && (name == "ReplaceAll" || name == "Replace"):
 		return s.replaced(call)
 	case o.Pkg().Path() == "postgres" && s.inPlain(o.Pos()):
 		return nil, true // the statement is assembled in that package
