@@ -262,7 +262,7 @@ func TestEventList(t *testing.T) {
 		"webhook=": "webhook must be one id", "webhook=wh_1": "webhook must", "webhook=wh_" + someULID + "&webhook=wh_" + someULID: "webhook must",
 		"from=x": "from must be an RFC 3339", "to=": "to must", "since=": "since must be an RFC 3339", "since=1969-12-31": "since must not be before 1970",
 		"since=2020-01-01&from=2020-01-01": `since must not be combined with "from"`, "since=2020-01-01&since=2020-01-01": "since must be given only once",
-		"from=2020-01-02&to=2020-01-02": "to must be after", "since=2020-01-02&to=2020-01-01": "to must be after",
+		"from=2020-01-02&to=2020-01-02": `to must be later than "from" or "since"`, "since=2020-01-02&to=2020-01-01": `to must be later than "from" or "since"`,
 		"cursor=x": "cursor must", "limit=1" + cursor: "cursor must", "since=2020-01-01&cursor=" + newest: "cursor must", "a;b": "query must",
 		manyTypes(): "type must not be repeated more",
 	} {
