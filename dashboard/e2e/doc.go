@@ -7,6 +7,6 @@
 // variable CHROMIUM) and the packages pinned in package-lock.json; run "npm ci" in this directory.
 // Without them they fail if the environment variable CI is set, and are skipped otherwise.
 //
-//	go test . -screenshots    # replaces the pictures in docs/dashboard
-//	go test . -pictures /tmp  # saves pictures of all pages there for inspection
+//	go test . -run TestScreenshots -screenshots # replaces the pictures in docs/dashboard
+//	go test . -pictures /tmp                    # saves pictures of all pages there for inspection
 package e2e
