@@ -52,7 +52,7 @@ func (c *clock) check(asked, database time.Time) error {
 		if behind > 0 {
 			way = "behind"
 		}
-		return fmt.Errorf("%w: the clock is %v %s, and at most %v is allowed; correct the clock", ErrClock, by.Round(time.Second), way, maxSkew)
+		return fmt.Errorf("%w: it is %v %s, and at most %v is allowed; correct the clock", ErrClock, by.Round(time.Second), way, maxSkew)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
