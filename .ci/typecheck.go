@@ -92,7 +92,7 @@ func check(system string) error {
 	return nil
 }
 
-// An importer finds the packages that a package imports among those that are known.
+// An importer resolves imports from the packages that were checked before.
 type importer struct {
 	known map[string]*types.Package
 	other map[string]string

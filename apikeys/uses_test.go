@@ -125,12 +125,12 @@ func TestUses_PreviousToken_AreSeparate(t *testing.T) {
 			want(fourth, third)
 			time.Sleep(pause)
 			want(fourth, third)
-			_, last := rotate(t, service, key.ID, 0) // the uses of an expired value are not shown …
+			_, last := rotate(t, service, key.ID, 0) // the last use of an expired value is hidden …
 			want(fourth, time.Time{})
 			time.Sleep(pause)
 			want(fourth, time.Time{})
 			_, old = rotate(t, service, key.ID, 0)
-			want(fourth, time.Time{}) // … but those of the key are
+			want(fourth, time.Time{}) // … but the last use of the key is shown
 			refused(t, service, last.Reveal())
 		}
 	})

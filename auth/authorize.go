@@ -52,9 +52,9 @@ type Access struct {
 
 // A Target is the key, webhook or events of an [Access].
 //
-// Scopes are the scopes of a key. For a webhook, they are the read scopes that its events require,
-// and for an update of the webhook also those that its past and new events require. For events,
-// they are the read scopes that the event types require.
+// For a key, Scopes are its scopes. For a webhook, Scopes are the read scopes that its events
+// require; for an update of a webhook, they include the read scopes of its past and new events. For
+// events, Scopes are the read scopes that the event types require.
 type Target struct {
 	ID        string     // empty if the target does not exist yet, or is all events of some types
 	Scopes    scopes.Set // see above
