@@ -178,6 +178,66 @@ func TestTick_ReceiversHangInAllSlots_ExcessAttemptsAreCanceled(t *testing.T) {
 	})
 }
 
+// While many attempts begin at once, a fast receiver may also take longer than firstLatency. Its
+// webhook gets another attempt soon, and does not wait behind those that hang.
+func TestTick_FirstAttemptTooLong_SecondMayTakeLonger(t *testing.T) {
+	inBench(t, Config{Slots: 256}, func(b *bench) {
+		b.hook("well", Untried, "well")
+		b.add("well", 1)
+		b.fill("hang", Untried, 600, 1)
+		running := make(map[*attempt]bool)
+		begin := func() (second *attempt) {
+			for _, a := range b.start(256) {
+				if running[a] = true; a.Webhook() == "well" {
+					second = a
+				}
+			}
+			return second
+		}
+		tick := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); {
+				time.Sleep(inspectPause)
+				b.s.Tick()
+				for a := range running {
+					if a.canceled {
+						delete(running, a)
+						b.answer(Unknown, a)
+						b.settle(0, false, a)
+					}
+				}
+			}
+		}
+		first := begin()
+		for range 3 {
+			begin()
+		}
+		if first == nil || !b.s.starved {
+			t.Fatalf("first attempt %v, starved %v; want an attempt and true", first, b.s.starved)
+		}
+		tick(firstLatency + inspectPause)
+		if !first.canceled || b.s.State("well").Slow {
+			t.Errorf("first attempt canceled: %v, slow: %v; want true, false", first.canceled, b.s.State("well").Slow)
+		}
+		second := begin()
+		if second == nil {
+			t.Fatal("no second attempt once the slots of canceled attempts are free")
+		}
+		tick(secondLatency - 2*inspectPause)
+		if second.canceled {
+			t.Fatal("the second attempt was canceled before secondLatency")
+		}
+		delete(running, second)
+		b.succeed(second)
+		for range 10 {
+			begin()
+			tick(secondLatency)
+		}
+		if !b.s.State("hang0-").Slow || b.s.State("well").Slow {
+			t.Errorf("slow: %v for a receiver that hangs, %v for the other; want true, false", b.s.State("hang0-").Slow, b.s.State("well").Slow)
+		}
+	})
+}
+
 func TestSuspend_NoOtherAttemptUntilEnd(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.add("w", 1, 2, 3)

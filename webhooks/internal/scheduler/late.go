@@ -13,11 +13,17 @@ const (
 	// wait for its slot. It lets them begin within a second.
 	maxRequestLatency = 900 * time.Millisecond
 
-	// firstLatency is the limit for attempts to unproven webhooks while slots are scarce and the
-	// usual latency is unknown. It does not apply to proven webhooks, because after a start it
-	// would send much of the backlog twice to receivers that take some 100 ms.
+	// firstLatency is the limit for the first attempt to an unproven webhook while slots are scarce
+	// and the usual latency is unknown. It does not apply to proven webhooks, because after a start
+	// it would send much of the backlog twice to receivers that take some 100 ms.
 	firstLatency = 150 * time.Millisecond
-	sampleSize   = 64 // recent successes in the average of the usual latency
+
+	// secondLatency is the limit for the next attempt after one that exceeded firstLatency. It is
+	// longer because this process may have been slow when it began many attempts at once.
+	secondLatency = 4 * firstLatency
+	many          = 64 // slots for unproven webhooks from which on this applies
+
+	sampleSize = 64 // recent successes in the average of the usual latency
 )
 
 // latencyLimit returns how long an attempt may take before it is late. The limit grows with the
@@ -32,17 +38,20 @@ func (s *Scheduler) latencyLimit(scarce bool) time.Duration {
 }
 
 // scarceLimit returns the latency limit while slots are scarce.
-func (s *Scheduler) scarceLimit(unproven bool) time.Duration {
-	if unproven && s.successes < sampleSize {
-		return firstLatency
+func (s *Scheduler) scarceLimit(unproven, second bool) time.Duration {
+	switch {
+	case !unproven || s.successes >= sampleSize:
+		return s.latencyLimit(true)
+	case second:
+		return secondLatency
 	}
-	return s.latencyLimit(true)
+	return firstLatency
 }
 
 // shortestLimit returns the age below which no attempt is late.
 func (s *Scheduler) shortestLimit() time.Duration {
 	if s.scarce() {
-		return s.scarceLimit(true)
+		return s.scarceLimit(true, false)
 	}
 	return s.latencyLimit(false)
 }
@@ -61,13 +70,20 @@ func (s *Scheduler) exceedsShare(a *account) bool {
 
 // isLate reports whether an attempt of the given age is late.
 func (s *Scheduler) isLate(slot *Slot, age time.Duration) bool {
-	limit, a := s.scarceLimit(slot.unproven), slot.webhook.account
+	limit, a := s.scarceLimit(slot.unproven, slot.second), slot.webhook.account
 	inTheWay := s.blocked(slot.mark, s.now, limit) || a.blocked(slot.accountMark, s.now, limit) ||
 		slot.unproven && s.starved && s.unproven.stuck(slot.unprovenMark, s.now, limit)
 	if slot.requested && s.requestRoom() == 0 {
 		inTheWay, limit = true, min(limit, maxRequestLatency)
 	}
 	return inTheWay && age >= limit || age >= s.latencyLimit(false)
+}
+
+// mayBeOurs reports whether an attempt exceeds only firstLatency, while unproven webhooks wait for
+// many slots. Then this process may be slow, not the receiver.
+func (s *Scheduler) mayBeOurs(slot *Slot, age time.Duration) bool {
+	return s.starved && s.unproven.slots >= many && slot.unproven && !slot.second && !slot.requested &&
+		slot.webhook.health == healthy && s.successes < sampleSize && age < secondLatency
 }
 
 // observeLatency decides from the latency of an attempt whether its webhook is slow. It reports
@@ -105,7 +121,13 @@ func (s *Scheduler) inspect() {
 			slot.unlist()
 		case age < least:
 			next = nil
-		case s.isLate(slot, age):
+		case !s.isLate(slot, age):
+		case s.mayBeOurs(slot, age):
+			if s.unproven.inFlight > s.slots/4 {
+				slot.webhook.second = true
+				s.cutShort(slot)
+			}
+		default:
 			s.setLate(slot)
 		}
 		slot = next

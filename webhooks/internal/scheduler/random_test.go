@@ -299,6 +299,9 @@ func (w *world) tick() {
 		if !a.cut || before[a] {
 			continue
 		}
+		if a.webhook.second && !a.second && a.canceled {
+			continue // canceled after firstLatency
+		}
 		if a.turn || !a.canceled || a.webhook.health == healthy && !a.ended && !a.requests {
 			w.Fatalf("Tick canceled an attempt to %s that is exempt: %+v", a.webhook.id, &a.Slot)
 		}

@@ -28,6 +28,7 @@ type Slot struct {
 	unproven  bool
 	cut       bool // canceled as late; no longer counts in a bulkhead
 	late      bool
+	second    bool // secondLatency applies
 	suspends  bool // no other attempt to the webhook may begin until End
 	loaded    bool // Loaded has let the attempt proceed
 	freed     bool // the attempt has ended, but End was not called yet
@@ -110,7 +111,7 @@ func (s *Scheduler) begin(l *lane, r *round) *Slot {
 	}
 	w.tried = true
 	slot.webhook, slot.attempt, slot.item, slot.kind, slot.begun = w, attempt, it, l.kind, s.now
-	slot.turn, slot.probe, slot.unproven = w.health != healthy, w.health == open, w.standing != Proven
+	slot.turn, slot.probe, slot.unproven, slot.second = w.health != healthy, w.health == open, w.standing != Proven, w.second
 	slot.mark, slot.accountMark, slot.unprovenMark = s.mark(), w.account.mark(), s.unproven.mark()
 	w.slots = append(w.slots, slot)
 	w.inFlight++

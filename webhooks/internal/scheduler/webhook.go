@@ -64,6 +64,7 @@ type webhook struct {
 	slow     bool      // attempts take long
 	late     int       // slots of late attempts
 	lastLate time.Time // last late attempt
+	second   bool      // an attempt was canceled after firstLatency; secondLatency applies
 	trusted  bool      // see Trust; until the next failure
 
 	turn   time.Time     // unhealthy: earliest time of the next attempt
