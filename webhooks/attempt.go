@@ -23,7 +23,7 @@ type sender struct {
 func newSender(guard *outbound.Guard, config Config) *sender {
 	return &sender{
 		client: outbound.New(outbound.Config{
-			Dial: guard.Dial, RootCAs: config.Outbound.RootCAs, MaxIdle: config.Outbound.MaxIdleConns,
+			Dial: guard.Dial, Transport: config.Outbound.Transport, Check: guard.Check, RootCAs: config.Outbound.RootCAs, MaxIdle: config.Outbound.MaxIdleConns,
 		}),
 		header:  http.CanonicalHeaderKey(config.SignatureHeader),
 		timeout: config.Outbound.Timeout,

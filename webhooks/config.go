@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -116,6 +117,24 @@ type Outbound struct {
 	// the system's authorities.
 	RootCAs *x509.CertPool
 
+	// Transport makes the requests in place of the built-in client: through a proxy, to receivers that
+	// speak only HTTP/2, or with tracing. It must be safe for concurrent use and return when the
+	// request's context ends. Set certificate authorities and idle connections in it: RootCAs must be
+	// nil, and MaxIdleConns has no effect.
+	//
+	// Before each request the receiver's name is resolved, and the request is refused if any of its
+	// addresses is not allowed. The name may have other addresses when the transport resolves it. So a
+	// proxy must itself refuse private addresses, and a transport without a proxy should dial with
+	// [Outbound.Dialer].
+	//
+	// While the proxy cannot be reached, deliveries pause and no attempts are used up; the same holds
+	// if the error wraps [ErrProxy]. With an [http.Transport], OnProxyConnectResponse can return that
+	// error for responses that are the proxy's own fault. Other errors count as failures of the
+	// receiver, unless all receivers fail.
+	//
+	// Default: the built-in client, which takes less processor time.
+	Transport http.RoundTripper
+
 	// Timeout limits one whole attempt: name lookup, connection, TLS, request and response header.
 	// Default: 15 s.
 	Timeout time.Duration
@@ -222,10 +241,25 @@ func (o *Outbound) check() error {
 		return input.Invalid("Outbound.MaxIdleConns", "must be at most 1,000,000")
 	case slices.ContainsFunc(o.AllowNetworks, func(p netip.Prefix) bool { return !p.IsValid() || p.Addr().Is4In6() }):
 		return input.Invalid("Outbound.AllowNetworks", "must contain only valid prefixes, without IPv4-mapped IPv6 prefixes")
+	case o.Transport != nil && o.RootCAs != nil:
+		return input.Invalid("Outbound.RootCAs", "must be nil if Outbound.Transport is set: set the authorities in the transport")
 	case slices.ContainsFunc(o.AllowHosts, func(host string) bool { return !outbound.IsHostName(host) }):
 		return input.Invalid("Outbound.AllowHosts", "must contain only host names, such as hooks.internal; put addresses into Outbound.AllowNetworks")
 	}
 	return nil
+}
+
+// ErrProxy is the error that an [Outbound.Transport] returns or wraps if its proxy failed, not the
+// receiver.
+var ErrProxy = outbound.ErrProxy
+
+// Dialer returns a function for [net/http.Transport.DialContext] that refuses the addresses that the
+// built-in client refuses. It uses AllowNetworks and AllowHosts.
+func (o Outbound) Dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
+	guard := outbound.NewGuard(o.AllowNetworks, o.AllowHosts)
+	return func(ctx context.Context, _, address string) (net.Conn, error) {
+		return guard.Dial(ctx, outbound.Caller{}, address)
+	}
 }
 
 // setDefault sets an unset field to value.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"time"
 
 	"github.com/storageapi/storageapi/alerts"
@@ -163,4 +164,27 @@ func ExampleWebhookService_ListEvents() {
 	// b
 	// a
 	// 0
+}
+
+// A host whose network lets requests out only through a proxy.
+func ExampleOutbound_proxy() {
+	proxy, err := url.Parse("http://proxy.internal:3128") // or socks5://
+	if err != nil {
+		panic(err)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = http.ProxyURL(proxy)
+	transport.MaxIdleConns = 1000 // otherwise most deliveries need a TLS handshake
+	transport.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, response *http.Response) error {
+		if response.StatusCode == http.StatusProxyAuthRequired {
+			return fmt.Errorf("%w: status %d", webhooks.ErrProxy, response.StatusCode)
+		}
+		return nil
+	}
+	hooks, err := webhooks.New(memory.New(), webhooks.Config{Outbound: webhooks.Outbound{Transport: transport}})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(hooks.SignatureHeader())
+	// Output: X-Service-Signature
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"time"
 )
 
@@ -13,6 +14,7 @@ const bodyTimeout = time.Second
 
 // A Client makes POSTs over a shared pool of connections.
 type Client struct {
+	config   Config
 	dial     func(ctx context.Context, by Caller, address string) (net.Conn, error)
 	tls      *tls.Config // nil means plain HTTP
 	pool     pool
@@ -24,6 +26,11 @@ type Client struct {
 type Config struct {
 	// Dial, such as [Guard.Dial], connects to a host and port.
 	Dial func(ctx context.Context, by Caller, address string) (net.Conn, error)
+
+	// Transport, if not nil, makes the requests. Dial is not used then. Check, such as [Guard.Check],
+	// is called before each request.
+	Transport http.RoundTripper
+	Check     func(ctx context.Context, by Caller, address string) error
 
 	// RootCAs verify the receivers' certificates. Default: the system's root CAs.
 	RootCAs *x509.CertPool
@@ -41,6 +48,7 @@ type Config struct {
 // New returns a client.
 func New(config Config) *Client {
 	c := &Client{
+		config:   config,
 		dial:     config.Dial,
 		pool:     pool{max: config.MaxIdle, maxOpen: maxOpen(descriptors()), random: rand.IntN},
 		sessions: sessions{max: max(2*config.MaxIdle, 1)},
@@ -51,8 +59,13 @@ func New(config Config) *Client {
 	return c
 }
 
-// CloseIdle closes the idle connections. It keeps their TLS sessions.
-func (c *Client) CloseIdle() { c.pool.close() }
+// CloseIdle closes the idle connections, also those of a Transport. It keeps their TLS sessions.
+func (c *Client) CloseIdle() {
+	c.pool.close()
+	if c.config.Transport != nil {
+		(&http.Client{Transport: c.config.Transport}).CloseIdleConnections()
+	}
+}
 
 // IdleConns returns the number of idle connections.
 func (c *Client) IdleConns() int { return c.pool.size() }
@@ -93,6 +106,9 @@ type Field struct{ Name, Value string }
 // Post takes up to two seconds beyond the deadline to find the cause. It sets [Response.Status] if
 // it received any HTTP response, and [Response.Failure] otherwise.
 func (c *Client) Post(cancel *Canceler, r Request) (res Response) {
+	if c.config.Transport != nil {
+		return c.roundTrip(cancel, r)
+	}
 	by := Caller{r.Owner, r.Standing}
 	request := compose(r.Target, r.Header, r.Body)
 	defer request.release()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 
 	"code.dny.dev/ssrf"
 )
@@ -56,6 +57,26 @@ func (g *Guard) Refuses(addr netip.Addr) bool { return g.addresses.SafeAddr(addr
 
 // allowsName reports whether a host may be dialed at any address.
 func (g *Guard) allowsName(host string) bool { return g.names[plainHost(host)] }
+
+// Check returns the error of Dial for a host and port with an address that the guard refuses, or
+// that does not resolve. It does not dial.
+func (g *Guard) Check(ctx context.Context, by Caller, address string) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || g.allowsName(host) {
+		return err
+	}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		if g.Refuses(addr) {
+			return errBlocked
+		}
+		return nil
+	}
+	addrs, err := g.lookups.Addresses(ctx, by, host)
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound || err == nil && (len(addrs) == 0 || slices.ContainsFunc(addrs, g.Refuses)) {
+		return errNoAddress
+	}
+	return err
+}
 
 // Dial connects to a host and port. It checks each address of a name just before it dials the
 // address, when the address can no longer change.
