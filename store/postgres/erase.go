@@ -13,7 +13,7 @@ import (
 
 // isErasing reports whether an account is being erased. If the account is locked, the answer holds
 // until the transaction ends.
-func (s *Store) isErasing(ctx context.Context, db querier, account string) (is bool, err error) {
+func (s *Store) isErasing(ctx context.Context, db rowQuerier, account string) (is bool, err error) {
 	err = db.QueryRow(ctx, s.sql(`select exists (select from storageapi.erasures where account = $1)`), account).Scan(&is)
 	return is, err
 }

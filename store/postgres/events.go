@@ -84,7 +84,7 @@ var matchedOf = `
 
 // enqueue stores an event for the webhook only, or for all subscribed webhooks if only is empty. It
 // returns the event's initial number of deliveries, and whether the event is new.
-func (s *Store) enqueue(ctx context.Context, db querier, encoded *driver.EncodedEvent, only string) (deliveries int, isNew bool, err error) {
+func (s *Store) enqueue(ctx context.Context, db rowQuerier, encoded *driver.EncodedEvent, only string) (deliveries int, isNew bool, err error) {
 	for try := 1; ; try++ {
 		var place int
 		err := db.QueryRow(ctx, s.sql(enqueueOne), encoded.Account, encoded.ID, string(encoded.Type), utc(encoded.Timestamp),

@@ -209,6 +209,10 @@ func lookElsewhere(ctx context.Context, pool *pgxpool.Pool, o *options) error {
 // A querier is a connection, a pool or a transaction.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	rowQuerier
+}
+
+type rowQuerier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 

@@ -54,12 +54,17 @@ func (s *Store) Published(accounts ...string) {
 // set idle_in_transaction_session_timeout. The statement runs with the transaction's settings; only
 // ctx limits its time.
 func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, encoded driver.EncodedEvent) (deliveries int, err error) {
+	return s.enqueueIn(ctx, tx, &encoded)
+}
+
+// enqueueIn implements EnqueueTx for an open transaction.
+func (s *Store) enqueueIn(ctx context.Context, tx rowQuerier, encoded *driver.EncodedEvent) (deliveries int, err error) {
 	if err := s.begin(ctx); err != nil {
 		return 0, err
 	}
 	defer s.steps.RUnlock()
 	s.checkParts()
-	deliveries, _, err = s.enqueue(ctx, tx, &encoded, "")
+	deliveries, _, err = s.enqueue(ctx, tx, encoded, "")
 	if deliveries > 0 {
 		s.notifier.announceHost()
 	}

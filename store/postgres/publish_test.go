@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apierr"
@@ -92,6 +93,39 @@ func TestPublishTx(t *testing.T) {
 	var invalid *apierr.ValidationError
 	if err := s.PublishTx(t.Context(), nil, service, webhooks.Event{Account: "acct"}); !errors.As(err, &invalid) {
 		t.Errorf("PublishTx of an event without Data = %v, want a ValidationError", err)
+	}
+}
+
+// A repeated ID returns no row, and then reads the rows of the first event.
+func TestPublishSQLTx_SameIDAgain_IsStoredOnce(t *testing.T) {
+	p, option := pool(t), inSchema(t)
+	s := open(t, option)
+	service, err := webhooks.New(s, webhooks.Config{Events: alerts.Events()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	db := stdlib.OpenDBFromPool(p)
+	defer db.Close()
+	for range 2 {
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := s.PublishSQLTx(t.Context(), tx, service, lowBalance("acct", "once")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 9)
+	if err != nil || len(tasks) != 1 || tasks[0].Event.ID != "once" {
+		t.Errorf("Claim = %d tasks, %v, want one of the event", len(tasks), err)
 	}
 }
 
