@@ -25,8 +25,17 @@ type Error struct {
 	// "body" means the body as a whole. It is empty for other errors.
 	Field string
 
+	// Errors describes each invalid field, beginning with Field, if there are several.
+	Errors []FieldError
+
 	// RequiredScopes are scopes that would allow the request, if it failed for lack of scopes.
 	RequiredScopes []string
+}
+
+// A FieldError describes one of several invalid fields of a request.
+type FieldError struct {
+	Field   string // as in [Error]
+	Message string // for people
 }
 
 // Error returns the status, the code and the message.
@@ -50,6 +59,7 @@ func DecodeError(response *http.Response) error {
 	var body struct {
 		Error struct {
 			Code, Message, Field string
+			Errors               []FieldError
 			RequiredScopes       []string
 		}
 	}
@@ -61,5 +71,5 @@ func DecodeError(response *http.Response) error {
 		return &Error{Status: response.StatusCode, Message: cmp.Or(http.StatusText(response.StatusCode), "Unknown Status")}
 	}
 	e := &body.Error
-	return &Error{Status: response.StatusCode, Code: e.Code, Message: e.Message, Field: e.Field, RequiredScopes: e.RequiredScopes}
+	return &Error{Status: response.StatusCode, Code: e.Code, Message: e.Message, Field: e.Field, Errors: e.Errors, RequiredScopes: e.RequiredScopes}
 }

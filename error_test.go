@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
@@ -99,6 +100,12 @@ func TestDecodeError_InvalidInput_HasTheField(t *testing.T) {
 	got, _ := errors.AsType[*storageapi.Error](storageapi.DecodeError(recorder.Result()))
 	if diff := cmp.Diff(&want, got); diff != "" {
 		t.Errorf("DecodeError (-want +got):\n%s", diff)
+	}
+	recorder = httptest.NewRecorder()
+	auth.WriteInvalidFields(recorder, &apierr.ValidationError{Field: "name", Reason: "is required"}, &apierr.ValidationError{Field: "scopes", Reason: "are required"})
+	got, _ = errors.AsType[*storageapi.Error](storageapi.DecodeError(recorder.Result()))
+	if diff := cmp.Diff([]storageapi.FieldError{{Field: "name", Message: "name is required."}, {Field: "scopes", Message: "scopes are required."}}, got.Errors); diff != "" || got.Field != "name" {
+		t.Errorf("the first field is %q, errors (-want +got):\n%s", got.Field, diff)
 	}
 }
 

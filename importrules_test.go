@@ -25,7 +25,7 @@ var importRules = map[string][]string{
 	"signing":  {},
 	"audit":    {},
 	"observe":  {"audit"},
-	"auth":     {"observe", "scopes", "internal/lasting", "internal/observing"},
+	"auth":     {"apierr", "observe", "scopes", "internal/lasting", "internal/observing"},
 	"apierr":   {},
 	"apikeys":  {"apierr", "store/driver", "audit", "observe", "internal/fields", "internal/listed", "internal/observing", "auth", "scopes", "internal/id", "internal/input"},
 	"webhooks": {"apierr", "store/driver", "audit", "observe", "internal/fields", "internal/listed", "internal/observing", "auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/jitter", "internal/testhook", "internal/jsontext", "internal/hostcode", "webhooks/internal/outbound", "webhooks/internal/scheduler", "webhooks/internal/testgate"},

@@ -13,15 +13,16 @@ package apierr
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // ErrNotFound means that the account has no key, webhook, event, delivery or recovery with the
 // given ID, or that no key has the given hash. Objects in other accounts count as not found.
 var ErrNotFound = errors.New("not found")
 
-// ErrExists is returned by a store if the ID of a new key, webhook or recovery, the hash of a new
-// key, or the deduplication key of a new event is already in use. IDs and tokens are random, so in
-// practice only imported keys collide.
+// ErrExists is returned by a store if something that must be unique is already in use: the ID of a
+// new key, webhook or recovery, the hash of a new key, or the deduplication key of a new event. IDs
+// and tokens are random, so in practice only imported keys collide.
 var ErrExists = errors.New("exists already")
 
 // ErrLimit means that the account has the maximum number of keys or webhooks. The services return
@@ -49,6 +50,28 @@ type ValidationError struct {
 
 // Error returns the field and the reason.
 func (e *ValidationError) Error() string { return e.Field + " " + e.Reason }
+
+// ValidationErrors are the errors of an input with several invalid fields, in the order in which they
+// were found. [errors.As] finds the first of them as a [*ValidationError].
+type ValidationErrors []*ValidationError
+
+// Error joins the texts of the errors.
+func (e ValidationErrors) Error() string {
+	texts := make([]string, len(e))
+	for i, wrong := range e {
+		texts[i] = wrong.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap returns the errors.
+func (e ValidationErrors) Unwrap() []error {
+	list := make([]error, len(e))
+	for i, wrong := range e {
+		list[i] = wrong
+	}
+	return list
+}
 
 // A LimitError means that the account has too many keys or webhooks for this caller to create
 // another. It wraps [ErrLimit].

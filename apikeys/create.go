@@ -69,8 +69,8 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	if err := input.Account(account); err != nil {
 		return Key{}, Token{}, err
 	}
-	if wrong := s.validate(&params, now); len(wrong) > 0 {
-		return Key{}, Token{}, wrong[0]
+	if err := input.JoinInvalid(apierr.ValidationErrors(s.validate(&params, now))); err != nil {
+		return Key{}, Token{}, err
 	}
 	params.ExpiresAt = params.ExpiresAt.UTC().Truncate(time.Millisecond)
 	token := newToken(s.prefix)
@@ -153,8 +153,7 @@ func (s *KeyService) replay(ctx context.Context, account string, before *driver.
 	return s.shown(key, uses), err
 }
 
-// Validate returns all validation errors that params would cause in Create, at most one per field,
-// so that a form can show them together. Create returns only the first of them.
+// Validate returns the validation errors that params would cause in Create, at most one per field.
 func (s *KeyService) Validate(params CreateParams) (wrong []*apierr.ValidationError) {
 	return s.validate(&params, s.now())
 }

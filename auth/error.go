@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
+
+	"github.com/storageapi/storageapi/apierr"
 )
 
 // The error codes, each with its status. The first two are defined by docs/spec.md, section 7.
@@ -42,15 +45,40 @@ func WriteError(w http.ResponseWriter, status int, code, message string) {
 // a request. The message is the field's name followed by the rule: "name is required.". The name is
 // also in the field "field" of the error.
 func WriteInvalid(w http.ResponseWriter, field, rule string) {
-	writeError(w, http.StatusBadRequest, errorBody{Code: CodeValidation, Message: field + " " + rule + ".", Field: field})
+	WriteInvalidFields(w, &apierr.ValidationError{Field: field, Reason: rule})
+}
+
+// WriteInvalidFields is like [WriteInvalid], but for one or more invalid fields. For several fields,
+// the message states all rules, "field" is the name of the first field, and "errors" lists each
+// field with its message.
+func WriteInvalidFields(w http.ResponseWriter, wrong ...*apierr.ValidationError) {
+	body := errorBody{Code: CodeValidation, Field: wrong[0].Field}
+	var messages []string
+	for _, rule := range wrong {
+		message := rule.Error() + "."
+		messages = append(messages, message)
+		body.Errors = append(body.Errors, fieldError{rule.Field, message})
+	}
+	body.Message = strings.Join(messages, " ")
+	if len(wrong) == 1 {
+		body.Errors = nil
+	}
+	writeError(w, http.StatusBadRequest, body)
 }
 
 // An errorBody is the value of "error" in an error response.
 type errorBody struct {
-	Code           string   `json:"code"`
-	Message        string   `json:"message"`
-	Field          string   `json:"field,omitempty"`
-	RequiredScopes []string `json:"requiredScopes,omitempty"`
+	Code           string       `json:"code"`
+	Message        string       `json:"message"`
+	Field          string       `json:"field,omitempty"`
+	Errors         []fieldError `json:"errors,omitempty"`
+	RequiredScopes []string     `json:"requiredScopes,omitempty"`
+}
+
+// A fieldError describes one of several invalid fields.
+type fieldError struct {
+	Field   string `json:"field"`
+	Message string `json:"message"`
 }
 
 func writeError(w http.ResponseWriter, status int, body errorBody) {

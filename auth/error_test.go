@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
 )
@@ -54,6 +55,15 @@ func TestWriteForbidden_ScopesMissing_NamesThem(t *testing.T) {
 		if diff := cmp.Diff(test.challenges, recorder.Header().Values("WWW-Authenticate")); diff != "" {
 			t.Errorf("%v: challenges (-want +got):\n%s", test.required, diff)
 		}
+	}
+}
+
+func TestWriteInvalidFields_Several_AreListed(t *testing.T) {
+	recorder := httptest.NewRecorder()
+	auth.WriteInvalidFields(recorder, &apierr.ValidationError{Field: "name", Reason: "is required"}, &apierr.ValidationError{Field: "size", Reason: "must be < 3"})
+	const want = `{"error":{"code":"VALIDATION_ERROR","message":"name is required. size must be < 3.","field":"name","errors":[{"field":"name","message":"name is required."},{"field":"size","message":"size must be < 3."}]}}` + "\n"
+	if recorder.Code != http.StatusBadRequest || recorder.Body.String() != want {
+		t.Errorf("got %d %s, want 400 %s", recorder.Code, recorder.Body, want)
 	}
 }
 

@@ -67,8 +67,8 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 	if err := input.Account(account); err != nil {
 		return Webhook{}, err
 	}
-	if wrong := s.Validate(params); len(wrong) > 0 {
-		return Webhook{}, wrong[0]
+	if err := input.JoinInvalid(apierr.ValidationErrors(s.Validate(params))); err != nil {
+		return Webhook{}, err
 	}
 	params.Events, _ = s.events.check(params.Events, nil)
 	now := s.now().UTC().Truncate(time.Millisecond)
@@ -119,8 +119,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 	return webhook, nil
 }
 
-// Validate returns all errors that Create would return for params, at most one per field, so that
-// forms can show them together. Create returns the first.
+// Validate returns the validation errors that params would cause in Create, at most one per field.
 func (s *WebhookService) Validate(params CreateParams) (wrong []*apierr.ValidationError) {
 	refuse := func(err error) {
 		if rule, ok := errors.AsType[*apierr.ValidationError](err); ok {

@@ -85,24 +85,22 @@ func (s *WebhookService) RotateSecret(ctx context.Context, account, webhookID st
 
 // checkUpdate returns the validated params, with duplicate events removed.
 func (s *WebhookService) checkUpdate(ctx context.Context, account, webhookID string, p UpdateParams) (UpdateParams, error) {
+	var badURL, badEvents error
 	if p.URL != nil {
-		if err := checkURL(*p.URL, s.guard); err != nil {
-			return p, err
+		badURL = checkURL(*p.URL, s.guard)
+	}
+	if p.Events != nil {
+		var events []EventType
+		if events, badEvents = s.events.check(p.Events, nil); badEvents != nil {
+			before, missing := s.Get(ctx, account, webhookID)
+			if missing != nil && !errors.Is(missing, apierr.ErrNotFound) {
+				return p, missing
+			}
+			events, badEvents = s.events.check(p.Events, before.Events)
 		}
+		p.Events = events
 	}
-	if p.Events == nil {
-		return p, nil
-	}
-	events, err := s.events.check(p.Events, nil)
-	if err != nil {
-		before, missing := s.Get(ctx, account, webhookID)
-		if missing != nil && !errors.Is(missing, apierr.ErrNotFound) {
-			return p, missing
-		}
-		events, err = s.events.check(p.Events, before.Events)
-	}
-	p.Events = events
-	return p, err
+	return p, input.JoinInvalid(badURL, badEvents)
 }
 
 func (p *UpdateParams) apply(w *Webhook, now time.Time) {

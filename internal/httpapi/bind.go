@@ -6,6 +6,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -13,19 +14,17 @@ import (
 // A header reads a value from a request's headers.
 type header func(*call) error
 
-// bind parses the fields of the body, if the route has a body, and then reads the headers.
+// bind parses the fields of the body, if the route has a body, and then reads the headers. It
+// returns the validation errors of all of them.
 func (c *call) bind(body []field, headers ...header) error {
+	var wrong error
 	if c.route.body != noBody {
-		if err := decodeObject(c.data, body...); err != nil {
-			return err
-		}
+		wrong = decodeObject(c.data, body...)
 	}
 	for _, h := range headers {
-		if err := h(c); err != nil {
-			return err
-		}
+		wrong = input.JoinInvalid(wrong, h(c))
 	}
-	return nil
+	return wrong
 }
 
 // keyID returns the key ID in the path, or "" if it is malformed, see [wellFormed].

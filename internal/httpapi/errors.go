@@ -8,6 +8,7 @@ import (
 
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -30,13 +31,20 @@ var (
 // errPrecondition means that no entity tag in If-Match matches.
 var errPrecondition = errors.New("precondition failed")
 
-// A requestError names the invalid part of a request and the rule that it breaks.
-type requestError struct{ field, reason string }
+// invalid returns the validation error for an invalid part of a request.
+func invalid(field, reason string) error { return input.Invalid(field, reason) }
 
-func (e *requestError) Error() string { return e.field + " " + e.reason }
-
-// invalid returns a [*requestError].
-func invalid(field, reason string) error { return &requestError{field, reason} }
+// alsoInvalid adds the validation errors in err to wrong, which is the result of [call.bind]. If
+// wrong is nil, it returns err.
+func alsoInvalid(wrong, err error) error {
+	switch {
+	case wrong == nil:
+		return err
+	case len(input.InvalidFields(err)) == 0:
+		return wrong
+	}
+	return input.JoinInvalid(wrong, err)
+}
 
 // A methodError means that the path exists but does not support the method.
 type methodError struct{ allow string }
@@ -117,7 +125,7 @@ func (a *api) fail(c *call, err error) {
 		}
 	}
 	var method *methodError
-	broken, full := brokenRule(err), limit(err)
+	wrong, full := input.InvalidFields(err), limit(err)
 	switch {
 	case errors.Is(err, auth.ErrUnauthorized): // the key was deleted or expired during the request
 		a.guard.WriteUnauthorized(c.writer)
@@ -128,8 +136,8 @@ func (a *api) fail(c *call, err error) {
 			required = missing.Required
 		}
 		a.guard.WriteForbidden(c.writer, a.refusal(c), required)
-	case broken != nil:
-		auth.WriteInvalid(c.writer, broken.field, broken.reason)
+	case len(wrong) > 0:
+		auth.WriteInvalidFields(c.writer, wrong...)
 	case full != "":
 		auth.WriteError(c.writer, http.StatusConflict, auth.CodeConflict, full)
 	case errors.As(err, &method):
@@ -150,19 +158,6 @@ func (c *call) resource() string {
 		}
 	}
 	return "webhook"
-}
-
-// brokenRule returns the validation error in err, or nil for any other error.
-func brokenRule(err error) *requestError {
-	var request *requestError
-	var rule *apierr.ValidationError
-	switch {
-	case errors.As(err, &request):
-		return request
-	case errors.As(err, &rule):
-		return &requestError{rule.Field, rule.Reason}
-	}
-	return nil
 }
 
 // limit returns the message for a reached limit of keys or webhooks, or "" if err is another error.

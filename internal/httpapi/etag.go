@@ -25,7 +25,7 @@ type precondition struct {
 }
 
 // ifMatch returns the precondition of the request. If the header is invalid, it returns a
-// [*requestError] that names the header.
+// validation error that names the header.
 func (c *call) ifMatch() (precondition, error) {
 	lines, given := c.Header["If-Match"]
 	if !given {

@@ -1,13 +1,13 @@
 package httpapi
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/store/driver"
 )
@@ -40,8 +40,7 @@ func TestParseIfMatch(t *testing.T) {
 		``, ` `, `,`, `a`, `"a`, `a"`, `"`, `W/`, `W/a`, `w/"a"`, `W/ "a"`, `"a""b"`, `"a" "b"`, `"a";`, `*, "a"`, `"a", *`, `**`, `"a b"`, "\"a\tb\"", "\"a\x00\"", "\"a\x7f\"", `'a'`,
 	} {
 		_, err := parseIfMatch(header)
-		var field *requestError
-		if !errors.As(err, &field) || field.field != "If-Match" {
+		if wrong := input.InvalidFields(err); len(wrong) != 1 || wrong[0].Field != "If-Match" {
 			t.Errorf("%q: got error %v, want one that names If-Match", header, err)
 		}
 	}
@@ -81,8 +80,7 @@ func FuzzIfMatch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header string) {
 		parsed, err := parseIfMatch(header)
 		if err != nil {
-			var field *requestError
-			if !errors.As(err, &field) || parsed.given || strings.Contains(err.Error(), "\n") {
+			if len(input.InvalidFields(err)) != 1 || parsed.given || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%q: %v with %v", header, err, parsed)
 			}
 			return

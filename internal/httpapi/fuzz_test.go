@@ -20,6 +20,7 @@ import (
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -28,7 +29,7 @@ import (
 // checkRefusal checks that err is answered with 400 and that its text is fit for a client.
 func checkRefusal(t *testing.T, err error) {
 	t.Helper()
-	if brokenRule(err) == nil {
+	if len(input.InvalidFields(err)) == 0 {
 		t.Fatalf("got error %v, want one that is answered 400", err)
 	}
 	if text := err.Error(); len(text) > 2000 || !utf8.ValidString(text) {

@@ -191,9 +191,13 @@ func read(t testing.TB, method string, response *http.Response) reply {
 // An errorBody is the body of an error response.
 type errorBody struct {
 	Error struct {
-		Code           string   `json:"code"`
-		Message        string   `json:"message"`
-		Field          *string  `json:"field"`
+		Code    string  `json:"code"`
+		Message string  `json:"message"`
+		Field   *string `json:"field"`
+		Errors  []struct {
+			Field   string `json:"field"`
+			Message string `json:"message"`
+		} `json:"errors"`
 		RequiredScopes []string `json:"requiredScopes"`
 	} `json:"error"`
 }
@@ -208,7 +212,8 @@ func checkErrorShape(t testing.TB, body []byte) {
 	err := decoder.Decode(&whole)
 	failure := whole.Error
 	if err != nil || decoder.More() || failure.Code == "" || failure.Message == "" ||
-		failure.RequiredScopes != nil && failure.Code != "FORBIDDEN" || (failure.Field != nil) != (failure.Code == "VALIDATION_ERROR") {
+		failure.RequiredScopes != nil && failure.Code != "FORBIDDEN" || (failure.Field != nil) != (failure.Code == "VALIDATION_ERROR") ||
+		failure.Errors != nil && (failure.Code != "VALIDATION_ERROR" || len(failure.Errors) < 2 || failure.Errors[0].Field != *failure.Field) {
 		t.Errorf("not the shape of an error: %s", body)
 	}
 }

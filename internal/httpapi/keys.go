@@ -69,11 +69,12 @@ func showKey(key apikeys.Key, value string) (answer, error) {
 
 func (a *api) createKey(c *call) (answer, error) {
 	params := apikeys.CreateParams{By: a.credential(c), If: a.mayChangeKey(c)}
-	if err := c.bind(keyFields(a.keys.Scopes(), &params), idempotencyKey(&params.IdempotencyKey)); err != nil {
-		return answer{}, err
+	wrong := c.bind(keyFields(a.keys.Scopes(), &params), idempotencyKey(&params.IdempotencyKey))
+	if wrong != nil { // Create only validates the other fields
+		params.If = func(_, _ apikeys.Key) error { return wrong }
 	}
 	key, token, err := a.keys.Create(c.Context(), c.caller.Account, params)
-	if err != nil {
+	if err := alsoInvalid(wrong, err); err != nil {
 		return answer{}, err
 	}
 	value := token.Reveal()
@@ -131,11 +132,12 @@ func (a *api) revokeSelf(c *call) (answer, error) {
 
 func (a *api) updateKey(c *call) (answer, error) {
 	var params apikeys.UpdateParams
-	if err := c.bind([]field{patch("name", &params.Name, identity)}, a.ifMatchKey(&params.If)); err != nil {
-		return answer{}, err
+	wrong := c.bind([]field{patch("name", &params.Name, identity)}, a.ifMatchKey(&params.If))
+	if wrong != nil { // Update only validates the other fields
+		params.If = func(_, _ apikeys.Key) error { return wrong }
 	}
 	key, err := a.keys.Update(c.Context(), c.caller.Account, c.keyID(), params)
-	if err != nil {
+	if err := alsoInvalid(wrong, err); err != nil {
 		return answer{}, err
 	}
 	return showKey(key, "")

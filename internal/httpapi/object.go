@@ -12,6 +12,8 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/storageapi/storageapi/internal/input"
 )
 
 // A field is a field that the JSON object in a request may have.
@@ -95,13 +97,14 @@ func nullablePatch[J value, T any](name string, target **T, parse func(J) (T, er
 
 // decodeObject decodes one JSON object that has only the given fields, each at most once. Unlike
 // encoding/json it matches names exactly and rejects unknown fields: otherwise a misspelt expiresAt
-// would create a key that never expires. Validation errors are [*requestError].
+// would create a key that never expires. It returns the validation errors of all fields.
 func decodeObject(data []byte, fields ...field) error {
 	if err := checkJSON(data); err != nil {
 		return err
 	}
 	seen := make(map[string]bool)
 	decoder := json.NewDecoder(bytes.NewReader(data))
+	var wrong error           // validation errors
 	_, err := decoder.Token() // the opening brace; checkJSON has accepted data
 	for err == nil && decoder.More() {
 		var name json.Token
@@ -110,7 +113,7 @@ func decodeObject(data []byte, fields ...field) error {
 			err = decoder.Decode(&raw)
 		}
 		if err == nil {
-			err = setField(fields, seen, name.(string), raw)
+			wrong = input.JoinInvalid(wrong, setField(fields, seen, name.(string), raw))
 		}
 	}
 	if err != nil {
@@ -118,10 +121,10 @@ func decodeObject(data []byte, fields ...field) error {
 	}
 	for _, f := range fields {
 		if f.required && !seen[f.name] {
-			return invalid(f.name, "is required")
+			wrong = input.JoinInvalid(wrong, invalid(f.name, "is required"))
 		}
 	}
-	return nil
+	return wrong
 }
 
 func setField(fields []field, seen map[string]bool, name string, raw json.RawMessage) error {

@@ -1,12 +1,13 @@
 package httpapi
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/internal/input"
 )
 
 type thing struct {
@@ -115,8 +116,7 @@ func TestDecodeObject_Invalid_ReturnsError(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := decodeThing([]byte(test.body))
-			var field *requestError
-			if !errors.As(err, &field) || !strings.HasPrefix(err.Error(), test.want) {
+			if len(input.InvalidFields(err)) == 0 || !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("got error %v, want one that begins with %q", err, test.want)
 			}
 			if err != nil && (len(err.Error()) > 300 || !utf8.ValidString(err.Error())) {

@@ -4,11 +4,12 @@ import "github.com/storageapi/storageapi/webhooks"
 
 func (a *api) updateWebhook(c *call) (answer, error) {
 	var params webhooks.UpdateParams
-	if err := c.bind(a.webhookPatch(&params), a.ifMatchWebhook(&params.If)); err != nil {
-		return answer{}, err
+	wrong := c.bind(a.webhookPatch(&params), a.ifMatchWebhook(&params.If))
+	if wrong != nil { // Update only validates the other fields
+		params.If = func(_, _ webhooks.Webhook) error { return wrong }
 	}
 	webhook, err := a.webhooks.Update(c.Context(), c.caller.Account, c.webhookID(), params)
-	if err != nil {
+	if err := alsoInvalid(wrong, err); err != nil {
 		return answer{}, err
 	}
 	return a.showWebhook(&webhook, "")

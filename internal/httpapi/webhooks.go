@@ -86,11 +86,12 @@ func viewWebhook(webhook webhooks.Webhook) webhookView {
 
 func (a *api) createWebhook(c *call) (answer, error) {
 	params := webhooks.CreateParams{By: a.credential(c), If: a.mayChangeWebhook(c)}
-	if err := c.bind(a.webhookFields(&params), idempotencyKey(&params.IdempotencyKey)); err != nil {
-		return answer{}, err
+	wrong := c.bind(a.webhookFields(&params), idempotencyKey(&params.IdempotencyKey))
+	if wrong != nil { // Create only validates the other fields
+		params.If = func(_, _ webhooks.Webhook) error { return wrong }
 	}
 	webhook, err := a.webhooks.Create(c.Context(), c.caller.Account, params)
-	if err != nil {
+	if err := alsoInvalid(wrong, err); err != nil {
 		return answer{}, err
 	}
 	if webhook.Secret.IsZero() { // an earlier request created the webhook

@@ -4,7 +4,9 @@ package input
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -35,6 +37,40 @@ func Invalid(field, reason string) error {
 	return &apierr.ValidationError{Field: field, Reason: reason}
 }
 
+// InvalidFields returns the validation errors in err, or nil if err is another error.
+func InvalidFields(err error) []*apierr.ValidationError {
+	if all, ok := errors.AsType[apierr.ValidationErrors](err); ok {
+		return all
+	}
+	if wrong, ok := errors.AsType[*apierr.ValidationError](err); ok {
+		return []*apierr.ValidationError{wrong}
+	}
+	return nil
+}
+
+// JoinInvalid joins validation errors, at most one per field, and ignores nil errors. If one of errs
+// is another error, JoinInvalid returns it instead.
+func JoinInvalid(errs ...error) error {
+	var all apierr.ValidationErrors
+	for _, err := range errs {
+		if err != nil && !errors.As(err, new(apierr.ValidationErrors)) && !errors.As(err, new(*apierr.ValidationError)) {
+			return err
+		}
+		for _, wrong := range InvalidFields(err) {
+			if !slices.ContainsFunc(all, func(known *apierr.ValidationError) bool { return known.Field == wrong.Field }) {
+				all = append(all, wrong)
+			}
+		}
+	}
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
+	}
+	return all
+}
+
 // Account returns a [*apierr.ValidationError] if name is not valid as the name of an account, which
 // the host chooses.
 func Account(name string) error {
@@ -60,9 +96,9 @@ func IdempotencyKey(key string) (reason string) {
 // IdempotencyTTL is how long an idempotency key is remembered.
 const IdempotencyTTL = 24 * time.Hour
 
-// LimitedCount returns the number of resources at which a limited API key may create no more: half
-// of maxCount, but at least 1, so that the other half is left to the account's owner. A negative
-// maxCount means no limit.
+// LimitedCount returns the limit of resources that applies to creations by a limited API key: half
+// of maxCount, but at least 1. The other half is left to the account's owner. A negative maxCount
+// means no limit.
 func LimitedCount(maxCount int) int {
 	if maxCount < 0 {
 		return maxCount
@@ -70,8 +106,8 @@ func LimitedCount(maxCount int) int {
 	return max(1, maxCount/2)
 }
 
-// MaxIdempotencyKeys returns the number of idempotency keys in use at which an account may not use
-// another one. maxCount is the limit on its resources; 0 means no limit. API keys may use ten times
+// MaxIdempotencyKeys returns the maximum number of idempotency keys that an account may have in
+// use. maxCount is the limit on its resources; 0 means no limit. API keys may use ten times
 // maxCount, because an account can delete resources and create new ones; limited API keys may use
 // half of that. The host, including its dashboard, may use twice as many as API keys, so that no
 // API key can use up the host's share.
