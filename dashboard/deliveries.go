@@ -3,7 +3,6 @@ package dashboard
 import (
 	"errors"
 	"fmt"
-	"html/template"
 	"net/http"
 	"slices"
 	"strconv"
@@ -118,12 +117,10 @@ type deliveryListView struct {
 	Failed     bool
 	Filtered   bool
 	Deliveries []deliveryView
-	Query      template.URL // the filters, encoded, for links
-	After      bool
-	Next       string
-	Problem    string
-	Resent     int             // number of deliveries queued, if queuing others failed
-	Failures   []resendFailure // deliveries that could not be queued
+	pager
+	Problem  string
+	Resent   int             // number of deliveries queued, if queuing others failed
+	Failures []resendFailure // deliveries that could not be queued
 }
 
 // A resendFailure is a delivery that could not be resent.
@@ -149,7 +146,7 @@ func (p *pages) deliveriesPage(c *call, view deliveryListView) (answer, error) {
 	f := newForm(c.URL.Query())
 	query := webhooks.DeliveryQuery{Failed: f.Has("failed", "true"), After: c.after(), Limit: pageSize}
 	query.From, query.To = f.period()
-	view.Webhook, view.Form, view.Failed, view.After = p.viewWebhook(&webhook), f, query.Failed, query.After != ""
+	view.Webhook, view.Form, view.Failed = p.viewWebhook(&webhook), f, query.Failed
 	query.Types, view.Types = p.typeFilter(f, p.eventChoices(&view.Webhook))
 	filters := f.filled("type", "from", "to")
 	if query.Failed {
@@ -163,7 +160,7 @@ func (p *pages) deliveriesPage(c *call, view deliveryListView) (answer, error) {
 		}
 		view.States = append(view.States, stateView{string(s.State), s.Text, on})
 	}
-	view.Query, view.Filtered = template.URL(filters.Encode()), len(filters) > 0
+	view.Filtered = len(filters) > 0
 	a := answer{page: "deliveries", title: "Deliveries to " + webhook.URL, tab: "webhooks"}
 	if len(f.Errors) > 0 {
 		a.status, a.data = http.StatusUnprocessableEntity, view
@@ -173,7 +170,8 @@ func (p *pages) deliveriesPage(c *call, view deliveryListView) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	view.Deliveries, view.Next = p.viewDeliveries(page.Deliveries), page.Next
+	view.Deliveries = p.viewDeliveries(page.Deliveries)
+	view.pager = c.pager("webhooks/"+webhook.ID+"/deliveries", filters.Encode(), len(page.Deliveries), page.Next, later(0, page.Next), "event")
 	a.data = view
 	return a, nil
 }

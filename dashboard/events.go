@@ -3,7 +3,6 @@ package dashboard
 import (
 	"errors"
 	"fmt"
-	"html/template"
 	"net/http"
 	"strings"
 	"time"
@@ -24,9 +23,7 @@ type eventListView struct {
 	Quiet        bool // nothing was published in the last 24 hours
 	Unsubscribed bool // no webhook is subscribed to the event type selected by the filter
 	Events       []listedEvent
-	Query        template.URL // the filters, encoded, for links
-	After        bool
-	Next         string
+	pager
 }
 
 type listedEvent struct {
@@ -45,10 +42,10 @@ func (p *pages) listEvents(c *call) (answer, error) {
 	f := newForm(c.URL.Query())
 	query := webhooks.EventQuery{After: c.after(), Limit: eventPageSize}
 	query.From, query.To = f.period()
-	view := eventListView{Form: f, After: query.After != ""}
+	view := eventListView{Form: f}
 	query.Types, view.Types = p.typeFilter(f, p.eventChoices(nil))
 	filters := f.filled("type", "from", "to")
-	view.Query, view.Filtered = template.URL(filters.Encode()), len(filters) > 0
+	view.Filtered = len(filters) > 0
 	a := answer{page: "events", title: "Events", tab: "events"}
 	if len(f.Errors) > 0 {
 		a.status, a.data = http.StatusUnprocessableEntity, view
@@ -72,7 +69,7 @@ func (p *pages) listEvents(c *call) (answer, error) {
 			Webhooks: len(deliveries), States: countStates(deliveries), Unsubscribed: unsubscribed(event.Type),
 		})
 	}
-	view.Next = page.Next
+	view.pager = c.pager("events", filters.Encode(), len(page.Events), page.Next, later(0, page.Next), "event")
 	if !view.Filtered && !view.After {
 		view.Quiet = page.Next == "" // provisional: false if the page shows an event
 		if len(page.Events) > 0 {

@@ -88,12 +88,12 @@ func TestEvents_MoreThanAPage_HasOlderOnes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	first := s.get("events?type=balance.low").says("evt_20", "evt_01").hides("evt_00")
+	first := s.get("events?type=balance.low").says("evt_20", "evt_01", "1–20").hides("evt_00", "1–20 of")
 	older := first.leadsTo("Older")
 	if !strings.Contains(older, "type=balance.low") {
 		t.Errorf("the link to older events is %s, want one with the filter", older)
 	}
-	s.get(older).says("evt_00", "Newest").hides("evt_01")
+	s.get(older).says("evt_00", "21 of 21", "Newest").hides("evt_01")
 }
 
 func TestEvents_UserMayNotReadEvents_AreHidden(t *testing.T) {

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"html/template"
 	"net/url"
 	"slices"
 	"strconv"
@@ -18,7 +17,7 @@ type keyFilterView struct {
 	Areas  []areaView
 	Unused []choice
 	Expiry []choice
-	Query  template.URL // the filters, encoded, for links; empty if there are none
+	Query  string // the filters, encoded, for links; empty if there are none
 }
 
 // unused lists the choices for how many days a key must have been unused.
@@ -79,6 +78,6 @@ func (p *pages) keyFilter(c *call) (filter apikeys.KeyQuery, view keyFilterView)
 	if d, chosen := days("expires", expiring); chosen {
 		filter.ExpiresBefore = p.now().Add(d)
 	}
-	view.Query = template.URL(filters.Encode())
+	view.Query = filters.Encode()
 	return filter, view
 }

@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"fmt"
+	"html"
 	"net/http"
 	"net/url"
 	"strings"
@@ -81,9 +82,9 @@ func TestFilterKeyPages(t *testing.T) {
 			t.Fatalf("no link to the next page: %s", p.body)
 		}
 		after, _, _ := strings.Cut(link, `"`)
-		return s.get("api-keys?name=wanted&after=" + after)
+		return s.get("api-keys?name=wanted&after=" + html.UnescapeString(after))
 	}
 	first := s.get("api-keys?name=wanted").says("No matches so far", "Search older")
-	second := next(first).says("wanted 50", "wanted 01", "Newest", "Older").hides("wanted 00")
-	next(second).says("wanted 00").hides("wanted 01", "Older")
+	second := next(first).says("wanted 50", "wanted 01", "1–50 of 51", "Newest", "Older").hides("wanted 00")
+	next(second).says("wanted 00", "51 of 51").hides("wanted 01", "Older")
 }

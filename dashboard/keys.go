@@ -100,14 +100,13 @@ func keyVersion(key *apikeys.Key) string {
 type keyListView struct {
 	Keys   []keyView
 	Filter keyFilterView
-	After  bool   // this is not the first page
-	Next   string // the ID after which the next page begins
+	pager
 }
 
 func (p *pages) listKeys(c *call) (answer, error) {
 	query, shown := p.keyFilter(c)
 	query.After, query.Limit = c.after(), pageSize
-	view := keyListView{Filter: shown, After: query.After != ""}
+	view := keyListView{Filter: shown}
 	a := answer{page: "keys", title: "API keys", tab: "keys"}
 	page, err := p.keys.List(c.Context(), c.account, query)
 	if err := shown.Form.refuse("name", err); err != nil {
@@ -116,7 +115,13 @@ func (p *pages) listKeys(c *call) (answer, error) {
 	if len(shown.Form.Errors) > 0 {
 		a.status = http.StatusUnprocessableEntity
 	}
-	view.Next = page.Next
+	var rest apikeys.KeyPage
+	if query.After, query.Limit = page.Next, countedAtMost; page.Next != "" {
+		if rest, err = p.keys.List(c.Context(), c.account, query); err != nil {
+			return answer{}, err
+		}
+	}
+	view.pager = c.pager("api-keys", shown.Query, len(page.Keys), page.Next, later(len(rest.Keys), rest.Next), "key")
 	for i := range page.Keys {
 		view.Keys = append(view.Keys, p.viewKey(&page.Keys[i]))
 	}

@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"fmt"
+	"html"
 	"net/http"
 	"net/url"
 	"strings"
@@ -42,15 +43,20 @@ func TestKeyPages(t *testing.T) {
 	for i := range 51 {
 		s.key(alice, fmt.Sprintf("key %02d", i), time.Time{})
 	}
-	first := s.get("api-keys").says("key 50", "key 01", "Older").hides("key 00", "Newest")
+	first := s.get("api-keys").says("key 50", "key 01", "1–50 of 51", "Older").hides("key 00", "Newest")
 	_, after, found := strings.Cut(first.body, `api-keys?after=`)
 	if !found {
 		t.Fatal("no link to the next page")
 	}
 	after, _, _ = strings.Cut(after, `"`)
-	s.get("api-keys?after="+after).says("key 00", "Newest").hides("key 01", "Older")
+	s.get("api-keys?after="+html.UnescapeString(after)).says("key 00", "51 of 51", "Newest").hides("key 01", "Older")
+	s.get("api-keys?name=key+0").says("10 keys").hides("Older", " of ")
 	s.get("api-keys?after=key_0").says("No more API keys.")
-	s.get("api-keys?after=%00").says("key 50") // an invalid position means the first page
+	s.get("api-keys?after=%00").says("key 50", "1–50 of 51") // an invalid position means the first page
+	after, _, _ = strings.Cut(after, "&")
+	for _, invalid := range []string{"", "&before=-1", "&before=x", "&before=9999999999"} {
+		s.get("api-keys?after=" + after + invalid).says("key 00").hides(" of ")
+	}
 }
 
 func TestCreateKey(t *testing.T) {

@@ -300,8 +300,9 @@ func (s *search) findPast() (err error) {
 	return err
 }
 
-// findEvents finds the event whose ID is the query. If no event has this ID and the query begins
-// like an event ID of this service, it finds events whose IDs begin with the query.
+// findEvents finds the event whose ID is the query. If no event has this ID, but the query looks
+// like the beginning of an event ID of this service, it finds events whose IDs begin with the
+// query.
 func (s *search) findEvents() (err error) {
 	v := &s.view
 	v.EventsAfter = done

@@ -54,8 +54,8 @@ func TestSearch_SingleResult_RedirectsToIt(t *testing.T) {
 	s.older(page).want(http.StatusOK).says("https://late.example.com/")
 }
 
-// A search for any name that a key has had must find the key once, even if another key has that
-// name now, and even after the key is deleted.
+// A search for a current or former name of a key must find the key once, even if another key has
+// that name now, and even after the key is deleted.
 func TestSearch_EarlierName_FindsTheKey(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, _ := s.key(alice, "laptop of mia", time.Time{})
@@ -117,8 +117,8 @@ func TestSearch_ManyEvents_ShowsAllInPages(t *testing.T) {
 	s.get("audit-log?after=none").want(http.StatusOK)
 }
 
-// If a user pastes the value of a key, or text that looks like one, into a search field, no URL may
-// contain it and no page may show it.
+// A user pastes the value of a key, or text that looks like one, into a search field. No URL may
+// contain the text, and no page may show it.
 func TestSearch_Secret_IsInNoURL(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, token := s.key(alice, "a key", time.Time{})

@@ -120,8 +120,8 @@ func (p *pages) viewEvent(t webhooks.EventType) eventView {
 	return eventView{string(t), string(t) + " (no longer sent)"}
 }
 
-// eventChoices returns the declared event types. If w is not nil, it adds the types to which the
-// webhook is subscribed although they are no longer declared.
+// eventChoices returns the declared event types. If w is not nil, it adds the undeclared types to
+// which the webhook is still subscribed.
 func (p *pages) eventChoices(w *webhookView) (list []eventView) {
 	for _, t := range p.webhooks.EventTypes() {
 		list = append(list, p.viewEvent(t))
@@ -143,8 +143,7 @@ const webhookPageSize = 20
 // A webhookListView is the template data for the list of webhooks.
 type webhookListView struct {
 	Webhooks []listedWebhook
-	After    bool
-	Next     string
+	pager
 }
 
 type listedWebhook struct {
@@ -153,12 +152,17 @@ type listedWebhook struct {
 }
 
 func (p *pages) listWebhooks(c *call) (answer, error) {
-	after := c.after()
-	page, err := p.webhooks.List(c.Context(), c.account, webhooks.WebhookQuery{After: after, Limit: webhookPageSize})
+	page, err := p.webhooks.List(c.Context(), c.account, webhooks.WebhookQuery{After: c.after(), Limit: webhookPageSize})
 	if err != nil {
 		return answer{}, err
 	}
-	view := webhookListView{After: after != "", Next: page.Next}
+	var rest webhooks.WebhookPage
+	if page.Next != "" {
+		if rest, err = p.webhooks.List(c.Context(), c.account, webhooks.WebhookQuery{After: page.Next, Limit: countedAtMost}); err != nil {
+			return answer{}, err
+		}
+	}
+	view := webhookListView{pager: c.pager("webhooks", "", len(page.Webhooks), page.Next, later(len(rest.Webhooks), rest.Next), "webhook")}
 	for i := range page.Webhooks {
 		webhook, _, err := p.viewCurrent(c, &page.Webhooks[i])
 		if err != nil {

@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"fmt"
+	"html"
 	"net/http"
 	"slices"
 	"strings"
@@ -273,8 +274,8 @@ func TestWebhookPages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	first := s.get("webhooks").says("example.com/20", "example.com/01", "Older", "No attempts in the last 24 hours").hides("example.com/00")
+	first := s.get("webhooks").says("example.com/20", "example.com/01", "1–20 of 21", "Older", "No attempts in the last 24 hours").hides("example.com/00")
 	_, after, _ := strings.Cut(first.body, `webhooks?after=`)
 	after, _, _ = strings.Cut(after, `"`)
-	s.get("webhooks?after="+after).says("example.com/00", "Newest").hides("example.com/01", "Older")
+	s.get("webhooks?after="+html.UnescapeString(after)).says("example.com/00", "21 of 21", "Newest").hides("example.com/01", "Older")
 }
