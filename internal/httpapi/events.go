@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -22,11 +23,15 @@ type eventView struct {
 	PublishedAt   timestamp          `json:"publishedAt"`
 	HasBody       bool               `json:"hasBody"`
 	BodyKeptUntil timestamp          `json:"bodyKeptUntil"`
+	Body          json.RawMessage    `json:"body,omitempty"` // only if the client asks for it
 }
 
 func (a *api) viewEvent(e webhooks.StoredEvent) eventView {
-	return eventView{e.ID, e.Type, timestamp(e.Timestamp), timestamp(e.PublishedAt), e.HasBody, timestamp(a.webhooks.BodyKeptUntil(e.PublishedAt))}
+	return eventView{e.ID, e.Type, timestamp(e.Timestamp), timestamp(e.PublishedAt), e.HasBody, timestamp(a.webhooks.BodyKeptUntil(e.PublishedAt)), nil}
 }
+
+// maxBodies is the total size of the bodies in a list of events, give or take one body.
+const maxBodies = 4 << 20
 
 // listEvents lists the events that the caller may read. With since, every page has a cursor, so
 // that the client can continue later with new events.
@@ -34,6 +39,10 @@ func (a *api) listEvents(c *call) (answer, error) {
 	query, err := parseEventQuery(c.query)
 	if err != nil {
 		return answer{}, err
+	}
+	include := c.query["include"]
+	if len(include) > 1 || len(include) == 1 && include[0] != "body" {
+		return answer{}, invalid("include", "must be body")
 	}
 	if query.Types, err = a.readableTypes(c, query.Types); err != nil {
 		return answer{}, err
@@ -43,8 +52,17 @@ func (a *api) listEvents(c *call) (answer, error) {
 		return answer{}, err
 	}
 	part := listView{Data: []any{}, HasMore: page.Next != ""}
+	size := 0
 	for _, event := range page.Events {
-		part.Data = append(part.Data, a.viewEvent(event))
+		view := a.viewEvent(event)
+		if event.HasBody && len(include) > 0 && size < maxBodies {
+			view.Body, err = a.body(c, event.ID)
+			if err != nil && !errors.Is(err, apierr.ErrNotFound) && !errors.Is(err, auth.ErrForbidden) { // ErrNotFound: purged meanwhile
+				return answer{}, err
+			}
+			size += len(view.Body)
+		}
+		part.Data = append(part.Data, view)
 	}
 	next := page.Next
 	if query.OldestFirst {
@@ -70,21 +88,29 @@ func (a *api) getEventBody(c *call) (answer, error) { return a.showBody(c, c.id,
 // showBody answers with the unmodified body of an event in the caller's account. If the event does
 // not exist, it returns the error missing.
 func (a *api) showBody(c *call, eventID string, missing error) (answer, error) {
-	event, err := a.webhooks.Event(c.Context(), c.caller.Account, eventID)
+	body, err := a.body(c, eventID)
 	switch {
 	case errors.Is(err, apierr.ErrNotFound):
 		return answer{}, missing
 	case err != nil:
 		return answer{}, err
+	case body == nil:
+		return answer{}, webhooks.ErrBodyGone
+	}
+	return answer{status: http.StatusOK, body: body, verbatim: true}, nil
+}
+
+// body returns the body of an event if the caller may read it, or nil if the body is not stored.
+func (a *api) body(c *call, eventID string) ([]byte, error) {
+	event, err := a.webhooks.Event(c.Context(), c.caller.Account, eventID)
+	if err != nil {
+		return nil, err
 	}
 	target := auth.Target{ID: event.ID, Scopes: a.webhooks.ReadScopes([]webhooks.EventType{event.Type})}
 	if err := a.permit(c, &target); err != nil {
-		return answer{}, err
+		return nil, err
 	}
-	if event.Body == nil {
-		return answer{}, webhooks.ErrBodyGone
-	}
-	return answer{status: http.StatusOK, body: event.Body, verbatim: true}, nil
+	return event.Body, nil
 }
 
 // readableTypes returns the event types to list. If asked is not empty, it returns asked, or an

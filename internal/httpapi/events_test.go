@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/driver"
@@ -50,6 +51,9 @@ func TestEventBody(t *testing.T) {
 	sent, err := io.ReadAll((<-r.received).Body)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if got := h.do("GET", eventsPath+"?include=body", reader, "").want(200, ""); !strings.Contains(got.body, `"body":`+string(sent)+"}") {
+		t.Errorf("the list has %s, want the body %s", got.body, sent)
 	}
 	for _, path := range []string{one + "/deliveries/evt_1/body", eventsPath + "/evt_1/body"} {
 		got := h.do("GET", path, reader, "").want(200, "")
@@ -259,7 +263,7 @@ func TestEventList(t *testing.T) {
 	newest := h.do("GET", eventsPath+"?limit=1", admin, "").text("nextCursor")
 	for query, want := range map[string]string{
 		"limit=0": "limit must", "type=": "type must be an event type", "type=balance.low%00": "type must", "type=" + strings.Repeat("a", 65): "type must", "type=Balance.low": "type must",
-		"webhook=": "webhook must be one id", "webhook=wh_1": "webhook must", "webhook=wh_" + someULID + "&webhook=wh_" + someULID: "webhook must",
+		"include=": "include must be body", "include=body&include=body": "include must be body", "webhook=": "webhook must be one id", "webhook=wh_1": "webhook must", "webhook=wh_" + someULID + "&webhook=wh_" + someULID: "webhook must",
 		"from=x": "from must be an RFC 3339", "to=": "to must", "since=": "since must be an RFC 3339", "since=1969-12-31": "since must not be before 1970",
 		"since=2020-01-01&from=2020-01-01": `since must not be combined with "from"`, "since=2020-01-01&since=2020-01-01": "since must be given only once",
 		"from=2020-01-02&to=2020-01-02": `to must be later than "from" or "since"`, "since=2020-01-02&to=2020-01-01": `to must be later than "from" or "since"`,
@@ -294,6 +298,33 @@ func TestEvents_ByWebhook_ListsThoseForIt(t *testing.T) {
 	h.do("GET", webhooksPath+"/"+one+"/deliveries/"+ofOne[0], admin, "").want(200, "")
 	h.do("GET", eventsPath+"?webhook="+one, theirs, "").want(404, "NOT_FOUND")
 	h.do("GET", eventsPath+"?webhook=wh_"+someULID, admin, "").want(404, "NOT_FOUND")
+}
+
+func TestEvents_IncludeBody_HasBodiesThatTheCallerMayRead(t *testing.T) {
+	h := serve(t, storageapi.Config{Authorize: func(_ context.Context, _ auth.Principal, access auth.Access) error {
+		if access.Action == auth.ReadEvents && access.Target != nil && access.Target.ID == "evt_secret" {
+			return auth.ErrForbidden
+		}
+		return nil
+	}})
+	admin := h.admin(alice)
+	h.do("POST", webhooksPath, admin, `{"url":"https://example.com","events":["balance.low"]}`).want(201, "")
+	for _, id := range []string{"evt_1", "evt_secret"} {
+		if err := h.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: id, Account: alice, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sent := h.do("GET", eventsPath+"/evt_1/body", admin, "").want(200, "").body
+	got := h.do("GET", eventsPath+"?include=body", admin, "").want(200, "")
+	if diff := cmp.Diff([]string{"evt_secret", "evt_1"}, got.ids("id")); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if strings.Count(got.body, `"body":`) != 1 || !strings.Contains(got.body, `"body":`+sent+"}]") {
+		t.Errorf("got %s, want only the body %s", got.body, sent)
+	}
+	if got := h.do("GET", eventsPath, admin, "").want(200, ""); strings.Contains(got.body, `"body":`) {
+		t.Errorf("without include: %s", got.body)
+	}
 }
 
 func manyTypes() string {

@@ -56,8 +56,8 @@ func TestWebhookAuthority(t *testing.T) {
 	}
 }
 
-// TestAuthorityOverPastEvents checks that a caller who may not read a webhook's past events can
-// neither resend them nor change the webhook's URL.
+// TestAuthorityOverPastEvents uses a caller that may not read a webhook's past events. The caller
+// must be able neither to resend these events nor to change the webhook's URL.
 func TestAuthorityOverPastEvents(t *testing.T) {
 	h := serve(t, storageapi.Config{})
 	admin := h.admin(alice)
