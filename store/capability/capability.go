@@ -53,7 +53,7 @@ type Set struct {
 	// WatchKeys reports changes by other processes. Soon after another process has changed or
 	// deleted a key, it calls changed with the key's ID; soon after another process has erased the
 	// keys of an account, it calls changed with an empty ID. It may miss changes. It returns when
-	// ctx ends or the store is closed.
+	// ctx ends or the store is closed. A store must have WatchKeys if it is Shared, and only then.
 	WatchKeys func(ctx context.Context, changed func(account, id string))
 
 	// PurgesConcurrently means that other methods do not wait while Purge runs.

@@ -48,6 +48,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"CreateKey", createKey},
 		{"KeyTerms", keyOptions},
 		{"DeleteKeyRequests", deletedRequesters},
+		{"WatchKeys", watchedKeys},
 		{"KeyByHash", keyByHash},
 		{"ListKeys", listKeys},
 		{"ExpiringKeys", expiringKeys},
