@@ -43,9 +43,8 @@ const (
 // another erasure of the account removes it. It is missing if the process is killed after the last
 // step, or if the response of the last step is lost.
 //
-// Erase does not reach copies of the file, free pages of the file (their bytes remain until the
-// pages are overwritten or the file is compacted), a server's logs and backups, or events already
-// sent.
+// Erase does not reach copies of the file, a server's logs and backups, or events already sent.
+// Bytes in free pages of the file remain until the pages are overwritten or the file is compacted.
 func (h *Handler) Erase(ctx context.Context, account string) (store.Receipt, error) {
 	if account == "" {
 		return store.Receipt{}, errors.New("storageapi: erase account: account is required")

@@ -405,8 +405,8 @@ func TestHealth_StoreHangs_IsNotReadyButLive(t *testing.T) {
 	})
 }
 
-// The process is not live if a claim hangs, if claims do not return deliveries that are due, or if
-// the store is halted.
+// The process must not be live if a claim hangs, if claims do not return due deliveries, or if the
+// store has halted.
 func TestHealth_HungOrHaltedStore_IsNotLive(t *testing.T) {
 	t.Run("claims hang", func(t *testing.T) {
 		inHealth(t, func(p *patient) {

@@ -171,11 +171,11 @@ type Config struct {
 	Authorize auth.Authorize
 
 	// Notify receives every audit entry, with its actor: a key was created or is about to expire, a
-	// webhook fails or was disabled, and so on; see [audit.Action]. Unlike Observe it misses
-	// nothing: from the first start with Notify set, the store keeps each entry pending until
-	// Notify returns nil, even while no process runs. [Handler.Run] calls it as
-	// [audit.Config.Notify] describes. All processes that share a store must set it. Default: none.
-	// The audit log keeps the entries in any case.
+	// webhook fails or was disabled, and so on; see [audit.Action]. Unlike Observe, it misses
+	// nothing. From the first start with Notify on, the store keeps each entry pending until Notify
+	// returns nil, even while no process runs. [Handler.Run] calls it as [audit.Config.Notify]
+	// describes. All processes that share a store must set it. Default: none. The audit log keeps
+	// the entries in any case.
 	Notify func(ctx context.Context, entry audit.Entry) error
 
 	// Observe receives the activity of this process, for metrics and traces: requests

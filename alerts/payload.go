@@ -33,8 +33,8 @@ func EventTypes() []webhooks.EventType {
 }
 
 // Events declares the types in docs/spec.md, section 6, in its order, with their payload types in
-// this package. storageapi.NewHandler puts them before the host's own declarations; a host that
-// uses package webhooks alone puts them into [webhooks.Config.Events].
+// this package. storageapi.NewHandler puts them before the host's own declarations. A host that
+// creates the WebhookService itself puts them into [webhooks.Config.Events].
 func Events() []webhooks.EventDeclaration {
 	const period = "2026-11"
 	expires := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)

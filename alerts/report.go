@@ -59,9 +59,9 @@ func (s *AlertService) ReportBalance(ctx context.Context, account string, balanc
 // The period is the host's name for the time span of the limit, 1 to 64 bytes without control
 // characters. A later period must sort after earlier ones, byte by byte, as "2026-11" does after
 // "2026-10": a report for a period before the latest one changes nothing. A period that sorts too
-// high would suppress the events of later periods. Therefore a period must have the same length as
-// the previous one and digits in the same places, until [AlertService.ForgetPeriod] is called; and
-// a month (2026-11) or a day (2026-11-30) must begin within 45 days from now. Otherwise
+// high would suppress the events of later periods. Therefore, until [AlertService.ForgetPeriod] is
+// called, a period must have the same length as the previous one and digits in the same places. A
+// month (2026-11) or a day (2026-11-30) must begin within 45 days from now. Otherwise
 // ReportBandwidth returns a [*apierr.ValidationError] for period, and changes nothing.
 //
 // Other errors and concurrent reports have the same effect as in [AlertService.ReportBalance].

@@ -56,11 +56,11 @@ func (n *Entry) IsZero() bool { return n.ID == "" }
 // MaxRoutine is the number of routine entries that a store keeps per account.
 const MaxRoutine = 10_000
 
-// Routine reports whether n is of a kind that a key can cause in a loop and that is of little
-// interest later: a change of only a key's name or only a webhook's threshold, a redelivery, or a
-// recovery. A store keeps the last [MaxRoutine] of them per account. All other entries, such as
-// creations, deletions, rotations and changes of scopes, stay until they are purged. So no number
-// of routine entries displaces them.
+// Routine reports whether n is of little interest later, and of a kind that a key can cause in a
+// loop: a redelivery, a recovery, or a change of only a key's name or only a webhook's threshold. A
+// store keeps the last [MaxRoutine] of them per account. All other entries, such as creations,
+// deletions, rotations and changes of scopes, stay until they are purged. So no number of routine
+// entries displaces them.
 func (n *Entry) Routine() bool {
 	switch n.Action {
 	case DeliveryRedelivered, RecoveryStarted:
@@ -78,8 +78,8 @@ type Target struct {
 	Kind TargetKind
 	ID   string // empty for TargetStore and TargetAccount
 
-	// Name is the target's name before the change, or after it for a creation: the name of a key, or
-	// scheme and host of a webhook's URL, whose path may be secret. Hint is the hint of the key's
+	// Name is the target's name before the change or, for a creation, after it. A webhook's name is
+	// the scheme and host of its URL, because the path may be secret. Hint is the hint of the key's
 	// value at that time. Both show readers what a deleted target was, but are not part of its
 	// identity.
 	Name, Hint string

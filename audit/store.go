@@ -22,14 +22,14 @@ import (
 // When a store stores an entry, it gives it a number above 0. Of two entries of one target, the
 // entry committed later has the greater number.
 type Store interface {
-	// AddAuditEntries stores entries that belong to no other change. It skips an entry if its
-	// target already has an entry with that ID, and a KeyExpiring entry whose key no longer exists
-	// or does not expire at Until. It returns the number of stored entries. A call stores all of
-	// them or none.
+	// AddAuditEntries stores entries that belong to no other change. It skips an entry if the
+	// target already has an entry with the same ID. It also skips a KeyExpiring entry if the key no
+	// longer exists or does not expire at Until. It returns the number of stored entries. A call
+	// stores all of them or none.
 	AddAuditEntries(ctx context.Context, list []Entry) (added int, err error)
 
-	// ListAuditEntries returns a page of the account's entries by descending number, so the entries
-	// of a target are in the order of its changes, on any node. A store examines a bounded number of
+	// ListAuditEntries returns a page of the account's entries by descending number. On any node,
+	// the entries of a target are in the order of its changes. A store examines a bounded number of
 	// entries for each page, so a page may hold fewer than query.Limit although it has a Next. If
 	// query.Target has an ID, only that target's entries are examined.
 	ListAuditEntries(ctx context.Context, account string, query Query) (Page, error)

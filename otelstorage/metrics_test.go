@@ -248,7 +248,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-// All activity of a Handler must be recorded when it is closed.
+// When Close has returned, all activity of the Handler must have been recorded.
 func TestHandler(t *testing.T) {
 	telemetry, reader := metering(t)
 	storageapitest.Bubble(t, func(t *testing.T) {

@@ -46,8 +46,8 @@ func attempt() observe.Attempt {
 	}
 }
 
-// The span of an attempt must be the root of its own trace, with a link to the span that published
-// the event, even if that was days before and in another process.
+// The span of an attempt must be the root of its own trace. It must have a link to the span that
+// published the event, even if the event was published days before in another process.
 func TestAttempt_LinksToPublication(t *testing.T) {
 	publisher, _, tracer := tracing(t)
 	ctx, span := tracer.Start(t.Context(), "POST /v2/files")

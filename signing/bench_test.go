@@ -16,10 +16,10 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// The floor does the minimum work of any implementation: it computes the HMACs of the body and of
-// "id.timestamp." plus the body from keyed states, and for Verify compares them. It neither encodes
-// them nor handles headers. The metric "x/floor" is the time of the benchmarked call divided by the
-// floor's time in the same run.
+// The floor does only the work that every implementation must do. From keyed states, it computes
+// the HMAC of the body, and the HMAC of "id.timestamp." followed by the body. For Verify, it also
+// compares them. It neither encodes them nor handles headers. The metric "x/floor" is the time of
+// the benchmarked call divided by the floor's time in the same run.
 type floor struct {
 	service, standard hash.Hash
 	prefix, body      []byte

@@ -68,7 +68,7 @@ type Signer struct {
 // NewSigner returns a signer that signs with each of 1 to 16 secrets: usually one, two during a
 // rotation. header is the header for the signature of the body; "" is [DefaultHeader].
 //
-// The error wraps [ErrSecret] if there is no secret, a zero secret, or too many secrets, and
+// The error wraps [ErrSecret] if there are no secrets or too many, or if one is zero. It wraps
 // [ErrConfig] if header is not a valid header name or is one of the headers of Standard Webhooks.
 func NewSigner(header string, secrets ...Secret) (*Signer, error) {
 	key, err := headerKey(header)

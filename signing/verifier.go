@@ -55,9 +55,9 @@ type Verifier struct {
 	now       func() time.Time
 }
 
-// NewVerifier returns a verifier. The error wraps [ErrSecret] if there is no secret, a zero
-// secret, or too many secrets, and [ErrConfig] if Header is not a valid header name, or Tolerance
-// or MaxBody is negative.
+// NewVerifier returns a verifier. The error wraps [ErrSecret] if there are no secrets or too many,
+// or if one is zero. It wraps [ErrConfig] if Header is not a valid header name, or if Tolerance or
+// MaxBody is negative.
 func NewVerifier(config VerifierConfig) (*Verifier, error) {
 	if config.Tolerance == 0 {
 		config.Tolerance = defaultTolerance

@@ -87,11 +87,10 @@ import (
 // ErrClosed is returned, possibly wrapped, by every method of a closed [Store].
 var ErrClosed = errors.New("store is closed")
 
-// ErrReadOnly is wrapped by the errors of Load and of methods that write, after a commit has failed
-// in a way that leaves the contents of the disk unknown, for example a failed sync. Reads still
-// work. The store writes again only after it is closed and reopened: repair the disk, then restart
-// the host. A read-only store reports the capability Halted. ErrReadOnly matches
-// [auth.ErrUnavailable] in errors.Is.
+// ErrReadOnly is wrapped by the errors of Load and of methods that write, once the contents of the
+// disk are unknown, for example after a failed sync. Reads still work. The store writes again only
+// after it is closed and reopened: repair the disk, then restart the host. A read-only store
+// reports the capability Halted. ErrReadOnly matches [auth.ErrUnavailable] in errors.Is.
 var ErrReadOnly error = readOnly{}
 
 type readOnly struct{}

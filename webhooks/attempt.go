@@ -128,8 +128,8 @@ func (s *WebhookService) SignatureHeader() string { return s.dispatcher.sender.h
 
 // RequestHeader returns the request header that this service sends in the given attempt for the
 // event, with "[redacted]" in place of the signatures, and without Host, Content-Length and the
-// Traceparent of [Outbound.SendTraceparent]. It is nil if the error class shows that no request
-// was sent. After a timeout it is not nil, although no request may have been sent.
+// Traceparent of [Outbound.SendTraceparent]. It is nil if the error class shows that no request was
+// sent. After a timeout it is not nil, because the request may have been sent.
 func (s *WebhookService) RequestHeader(eventID string, attempt Attempt) http.Header {
 	switch attempt.Class {
 	case ClassDNS, ClassBlocked, ClassConnect, ClassTLS, ClassInternal, ClassExpired:

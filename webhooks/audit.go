@@ -59,10 +59,9 @@ func (m *entryMaker) change(ctx context.Context, before, after *Webhook) audit.E
 	return n
 }
 
-// settlement adds the audit entries that the settlement may need. A recovery is reported only
-// after a warning. A run of failures with a warning began before the attempt did, because attempts
-// are shorter than the time from the start of a run to its warning, so the task's webhook already
-// shows the run.
+// settlement adds the audit entries that the settlement may need. A recovery is reported only if
+// the host was warned about the run of failures that it ends. The task's webhook already shows such
+// a run, because the time from the start of a run to its warning is longer than any attempt.
 func (m *entryMaker) settlement(s *settlement) {
 	switch w := s.Task.Webhook; {
 	case s.Deactivate != "" && s.Off == nil:

@@ -25,9 +25,9 @@ type claims struct {
 	trial   time.Time     // the next trial
 }
 
-// limit returns how many deliveries may be claimed now. If that is 0, next is when this changes at
-// the latest. While results cannot be recorded, limit allows only an occasional trial of one
-// delivery: if its result is recorded, the store rejects only some results.
+// limit returns how many deliveries may be claimed now. If that is 0, next is the latest time at
+// which it can change. While results cannot be recorded, limit allows only an occasional trial of
+// one delivery: if its result is recorded, the store rejects only some results.
 func (c *claims) limit(now time.Time, free int, failing bool) (limit int, next time.Time) {
 	switch {
 	case !failing:

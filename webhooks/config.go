@@ -78,11 +78,11 @@ type RetryPolicy struct {
 	// negative: none. Default: 0.2.
 	Jitter float64
 
-	// DisableAfter is how long a webhook may fail continuously before it is disabled, whether or not
-	// attempts are made in that time. Failures of a single event do not disable it. The host gets an
-	// audit entry after half of this time, and at least 12 hours (or half of DisableAfter, if that is
-	// less) before the webhook is disabled. It gets another entry when the webhook is disabled.
-	// Negative: never. Default: 5 days.
+	// DisableAfter is how long a webhook may fail continuously before it is disabled, even if no
+	// attempt is made in that time. If attempts for only one event fail, the webhook is not
+	// disabled. After half of this time, the host gets an audit entry as a warning, and when the
+	// webhook is disabled, another one. The webhook is disabled no sooner than 12 hours after the
+	// warning, or half of DisableAfter if that is less. Negative: never. Default: 5 days.
 	DisableAfter time.Duration
 }
 

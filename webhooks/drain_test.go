@@ -37,7 +37,7 @@ func TestDraining(t *testing.T) {
 }
 
 // Attempts that have not finished after DrainTimeout are canceled, and their deliveries return to
-// the store: the attempt does not count, and the next Run repeats it at once.
+// the store. A canceled attempt does not count, and the next Run repeats it at once.
 func TestDrainTimeout(t *testing.T) {
 	for name, test := range map[string]struct{ config, want time.Duration }{
 		"two seconds": {2 * time.Second, 2 * time.Second}, "none": {-1, 0}, "as long as the attempt": {0, 14 * time.Second},

@@ -15,7 +15,7 @@ const (
 	maxBackoff   = 5 * time.Second
 )
 
-// A halt checks whether the store has halted, and logs a halt once.
+// A halt finds out whether the store has halted, and logs this only once.
 type halt struct {
 	store    driver.WebhookStore
 	logger   *slog.Logger

@@ -28,9 +28,9 @@ type Health struct {
 	LastClaim, LastAttempt time.Time
 
 	// OldestDue is the longest time that a healthy webhook has waited for an attempt. A webhook is
-	// healthy if this process delivers for it and its last attempt succeeded. Webhooks that are off,
-	// on hold, slow or failing do not count, nor do recovered deliveries. 0 if no webhook waits, and
-	// in a process that does not call Run.
+	// healthy if this process delivers for it and its last attempt succeeded. Webhooks that are
+	// off, on hold, slow or failing do not count, and neither do recovered deliveries. It is 0 if
+	// no webhook waits, and in a process that does not call Run.
 	OldestDue time.Duration
 
 	// ReadError is why the store cannot be read now; nil if it can.

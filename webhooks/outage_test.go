@@ -92,7 +92,7 @@ func TestStoreOutage_Publishing_CausesNoClaims(t *testing.T) {
 	})
 }
 
-// If the store has made deliveries due although it returned an error, the service finds them at
+// The store makes deliveries due, but returns an error. The service must find the deliveries at
 // once, not by chance an hour later. Repeating the call may not help, because there may be nothing
 // left to do.
 func TestStoreOutage_ChangeMadeDespiteError_IsFound(t *testing.T) {

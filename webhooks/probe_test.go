@@ -69,8 +69,8 @@ func (b *bubble) must(err error) {
 	}
 }
 
-// After a receiver is repaired, each of these user actions makes the service send it a request
-// within a second, although the next probe is a minute away, and even while an attempt hangs.
+// After a receiver is repaired, each of these user actions must cause a request to it within a
+// second, even though the next probe is a minute away, and even while an attempt hangs.
 func TestProbe_ReceiverRepaired_SendsWithinASecond(t *testing.T) {
 	for name, press := range map[string]func(b *bubble, webhook webhooks.Webhook, events []string) (first string){
 		"a test event": func(b *bubble, webhook webhooks.Webhook, _ []string) string {

@@ -65,8 +65,8 @@ func longestRetry(schedule []time.Duration, jitter float64) time.Duration {
 }
 
 // nextRetry returns the wait after an attempt, whose number counts from 1. ok is false if it was
-// the last attempt. asked, from a Retry-After, can only lengthen the wait. key identifies the
-// attempt for the jitter.
+// the last attempt. asked is the wait in a Retry-After header, which can only lengthen the wait.
+// key identifies the attempt for the jitter.
 func nextRetry(source *jitter.Source, schedule []time.Duration, part float64, attempt int, asked time.Duration, key ...string) (wait time.Duration, ok bool) {
 	if attempt > len(schedule) {
 		return 0, false

@@ -10,9 +10,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// whenAPersonChangesIt lists when a user changes a webhook whose attempt is in flight: before the
-// service decides how the result changes the webhook, or after that decision but before it is
-// stored.
+// whenAPersonChangesIt lists the times at which a user can change a webhook while the result of an
+// attempt is processed: before the service decides how the result changes the webhook, or after the
+// decision, before it is stored.
 var whenAPersonChangesIt = map[string]bool{"before the decision": true, "after the decision": false}
 
 // changedDuringAttempt publishes an event whose receiver answers 410 Gone, and changes the

@@ -93,7 +93,7 @@ func (s *settler) run(attempts context.Context) {
 	}
 }
 
-// await waits so that more results can share a store call, if a large call has just ended.
+// If a large store call has just ended, await waits, so that more results can share the next call.
 func (s *settler) await(attempts context.Context) {
 	if wait := settlePause - time.Since(s.last); wait > 0 && s.size >= busySettle {
 		select {
@@ -206,7 +206,7 @@ func (s *settler) try(batch []*inflight) bool {
 	return true
 }
 
-// putOff keeps a batch to be tried again, in halves if it has several results.
+// putOff keeps a batch for another try. If it has several results, putOff splits it in half.
 func (s *settler) putOff(r refusal) {
 	if half := len(r.batch) / 2; half > 0 {
 		at := time.Now().Add(minBackoff)

@@ -13,8 +13,9 @@ import (
 )
 
 // ErrTesting is returned by [WebhookService.SendTest] if a test event to the webhook is already
-// running, or if too many test events are running: at most 256 in this process, and at most 8 per
-// account, or an eighth of the places that are free in this process if that is less.
+// running, or if too many test events are running. The limits are 256 in this process and 8 per
+// account. If fewer than 64 of the 256 places are free, an account may use only an eighth of the
+// free places.
 var ErrTesting = errors.New("a test event is already running")
 
 // A TestEvent is an event that was sent to one webhook, with its attempt.
@@ -30,7 +31,7 @@ type TestEvent struct {
 // cause of a failure. The data of the event is {"webhookId":…}. The event is not stored, counted
 // or reported to [Config.Observe], and its failure does not affect the webhook.
 //
-// If the test event arrives at an active webhook whose circuit breaker is open, one pending
+// If the test event arrives and the webhook is active with an open circuit breaker, one pending
 // delivery is attempted at once, but no sooner than a second after the last requested attempt. If
 // that attempt succeeds too, the breaker closes; if it fails, the other deliveries wait as before.
 //

@@ -50,10 +50,10 @@ func BenchmarkHosts(b *testing.B) {
 	}
 }
 
-// BenchmarkMoreHostsThanConnections is like BenchmarkHosts, but the service keeps fewer connections than
-// there are hosts, and events go to one host after the other, which is the worst order. The floor
-// keeps a connection to each host. "of-same" compares the service with a loop whose
-// [http.Transport] keeps no more connections than the service.
+// BenchmarkMoreHostsThanConnections is like BenchmarkHosts, but the service keeps fewer connections
+// than there are hosts, and events go to one host after the other, which is the worst order. The
+// floor keeps a connection to each host. "of-same" compares the service with a loop whose
+// [http.Transport] keeps as many connections as the service does.
 func BenchmarkMoreHostsThanConnections(b *testing.B) {
 	for _, hosts := range []int{6_000, 10_000} {
 		throughput{apart: true, body: 256, fanout: 1, receivers: 10, hosts: hosts, kept: 5_000}.measure(b)

@@ -8,9 +8,9 @@ import (
 	"github.com/storageapi/storageapi"
 )
 
-// CORS lets pages of the given origins call all routes of root: the API and the host's own
-// routes. It wraps the whole router, so that preflight requests, which have no API key, reach
-// neither a route nor the guard.
+// CORS lets pages of the given origins call all routes of root: the API and the host's own routes.
+// It wraps the whole router and answers preflight requests itself, because they have no API key and
+// the guard would refuse them.
 //
 // Every visitor of such a page can read its API key, so give the key few scopes and a short life.
 func CORS(root http.Handler, origins ...string) (http.Handler, error) {

@@ -91,8 +91,8 @@ func (c *Clock) Mark() Mark {
 	return Mark{Wall: wall, Steady: wall.Add(c.steady), Sure: wall.Add(-c.doubt)}
 }
 
-// Doubt returns how much of the elapsed time a clock jump may have added: by how much the clock was
-// set ahead less than a day ago, or may have been set ahead while no process watched it.
+// Doubt returns how much of the elapsed time a clock jump may have added. It counts jumps ahead of
+// less than a day ago, and possible jumps while no process watched the clock.
 func (c *Clock) Doubt() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -241,7 +241,7 @@ func (w *walker) content(c *call) (sure bool) {
 	return sure
 }
 
-// spoilText changes a body in a way in which JSON decoders differ.
+// spoilText changes a body in a way that some JSON decoders accept and others reject.
 func (w *walker) spoilText(data []byte) []byte {
 	text := string(data)
 	switch w.IntN(9) {

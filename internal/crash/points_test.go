@@ -44,8 +44,8 @@ var reportChanges = map[string]int{
 	"EnqueueOnce": 20,
 }
 
-// looks are the other methods: those that only read, methods such as Probe that need not survive a
-// kill, and methods such as UpdateScan that no host here calls.
+// looks are the other methods. They only read, or need not survive a kill, such as Probe, or are
+// not called by any host here, such as UpdateScan.
 var looks = []string{
 	"KeyByHash", "KeyByID", "ListKeys", "ExpiringKeys", "AccountSizes",
 	"WebhookByID", "ListWebhooks", "EventDeliveries", "EventByID", "ListEvents", "ListDeliveries", "RecoveryByID", "Deliver", "Unreported", "Ping",

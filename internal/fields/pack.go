@@ -50,8 +50,8 @@ func Unknown(b []byte, packed string, r Record) []byte {
 	return append(w.out, w.packed[w.start:]...) // empty unless damaged
 }
 
-// More reports whether another walk is needed. A walk finds all fields that are in the order of the
-// record's list; a field that a whole walk did not find is not in the list.
+// More reports whether another walk is needed. A walk finds all fields that are stored in the order
+// of the record's list. If a whole walk does not find a field, the list does not have it.
 func (w *Walk) More() bool { return w.tag != 0 && w.more() }
 
 func (w *Walk) more() bool {

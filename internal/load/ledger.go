@@ -93,9 +93,9 @@ func (l *ledger) receiverTime() time.Duration {
 	return l.processor
 }
 
-// await waits until all acknowledged events are recorded as delivered and the receiver has had time to
-// report them, or until there has been no progress for patience. recorded returns the number of
-// events recorded as delivered since the start of the program.
+// await waits until all acknowledged events are recorded as delivered and the receiver has had time
+// to report them. It gives up if there is no progress for the time patience. recorded returns the
+// number of events recorded as delivered since the start of the program.
 func (l *ledger) await(patience time.Duration, recorded func() int) (tally, []event) {
 	done := -1 // number of reports when all events were recorded
 	for {

@@ -79,8 +79,8 @@ func (c *clients) judge(ctx context.Context, s store.Store) {
 	}
 }
 
-// judgeAuditEntries checks that each creation and deletion of a key or webhook has an audit entry,
-// including those with an unknown outcome, and that there are no other such entries.
+// judgeAuditEntries checks that each creation and deletion of a key or webhook has one audit entry,
+// even if its outcome was unknown to the caller, and that there are no other such entries.
 func (a *account) judgeAuditEntries(ctx context.Context, s store.Store) {
 	there := make(map[string]bool)
 	keys, err := s.ListKeys(ctx, a.id, driver.ListQuery{Limit: 1000})

@@ -351,8 +351,8 @@ func (l *ledger) probes(webhookID string) {
 	l.probed[webhookID] = now
 }
 
-// sendsAgain records the start of a call that resends an event, or all events of the webhook if
-// event is empty. over records the end of the call.
+// sendsAgain records the start of a call that resends an event or, if event is empty, all events of
+// the webhook. over records the end of the call.
 func (l *ledger) sendsAgain(webhook, event string) (over func()) {
 	mark := func(change int) {
 		l.mu.Lock()

@@ -33,8 +33,8 @@ import (
 )
 
 // TestTwins makes the same calls to a memory store and a file, and compares the results. With every
-// other seed, the file is reopened from time to time, and at random operations the contents of both
-// stores are moved to a store of the other kind.
+// other seed, the file is reopened from time to time, and the contents of both stores are sometimes
+// moved to a store of the other kind, between random operations.
 func TestTwins(t *testing.T) {
 	first, n := uint64(1), max(2, wanted()/5)
 	if *theSeed > 0 {
@@ -58,7 +58,7 @@ func newTwin(s store.Store) *twin {
 	return &twin{s, storetest.NewWorker(s), make(map[[2]string]storetest.Task)}
 }
 
-// use replaces the store. No tasks may be claimed.
+// use replaces the store. No task may be claimed when it is called.
 func (t *twin) use(s store.Store) {
 	t.worker.Close()
 	t.Store, t.worker = s, storetest.NewWorker(s)

@@ -12,8 +12,9 @@ const (
 )
 
 // InMemory makes [testing.T.TempDir] return directories in memory. It does nothing if there is too
-// little room, if the environment variable TMPDIR names a directory, or if benchmarks run, which
-// must measure the disk. Call it in TestMain. Files survive a kill of the process.
+// little room, or if the environment variable TMPDIR names a directory. It does nothing for
+// benchmarks either, because they must measure the disk. Call it in TestMain. Files survive a kill
+// of the process.
 func InMemory() {
 	flag.Parse()
 	if flag.Lookup("test.bench").Value.String() == "" && os.Getenv("TMPDIR") == "" && free(memory) >= room {

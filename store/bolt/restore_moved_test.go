@@ -25,10 +25,10 @@ import (
 	"github.com/storageapi/storageapi/store/transfer"
 )
 
-// The test moves a key's value to another key after the backup: the key is deleted and imported
-// again under a lower or higher account or ID, or another key gets the value after a rotation.
-// After Restore, the value must belong only to the key that has it in the abandoned file, and lists
-// must be readable.
+// The test moves a key's value to another key after the backup. Either the key is deleted and
+// imported again, under an account or ID that sorts lower or higher, or the key is rotated and
+// another key gets the old value. After Restore, the value must belong only to the key that has it
+// in the abandoned file, and lists must be readable.
 func TestRestore_ValueLaterImportedElsewhere_Succeeds(t *testing.T) {
 	for _, to := range []boltops.Ref{{Account: "a", ID: "m"}, {Account: "z", ID: "m"}, {Account: "m", ID: "a"}, {Account: "m", ID: "z"}} {
 		for _, rotated := range []bool{false, true} {

@@ -130,8 +130,8 @@ func (c *commit) variants(random *rand.Rand) []variant {
 	return list
 }
 
-// mix returns a file of the given size with a random share of the sectors that the commit changed,
-// and with the first meta bytes of the meta page that it wrote.
+// mix returns a file of the given size. It has a random share of the sectors that the commit
+// changed, and the first meta bytes of the meta page that the commit wrote.
 func (c *commit) mix(size int, share float64, meta int, random *rand.Rand) []byte {
 	file := make([]byte, size)
 	copy(file, c.before)

@@ -53,8 +53,8 @@ type Deliveries interface {
 
 	// Load returns the state of each delivery, in the order of refs. A delivery is not Ready if,
 	// before the call began, any process settled, deleted or erased it, disabled its webhook, or
-	// put its webhook on hold; or if another process may own it by now. If the store cannot write,
-	// Load returns the error that a write would return.
+	// put its webhook on hold. It is not Ready either if another process may own it by now. If the
+	// store cannot write, Load returns the error that a write would return.
 	Load(ctx context.Context, refs []DeliveryRef) ([]LoadedDelivery, error)
 
 	// Settle stores results and health changes in one step. A result counts if its delivery is
@@ -220,8 +220,8 @@ type Settled struct{ Stale, Conflicts []int }
 type Backlog struct {
 	Pending int // includes deliveries of webhooks that are inactive or on hold
 
-	// OldestDue is the earliest due time of a pending delivery that is already due and whose
-	// webhook is active and not on hold; zero if there is none.
+	// OldestDue is the earliest due time of all pending deliveries that are due and whose webhooks
+	// are active and not on hold. It is zero if there are none.
 	OldestDue time.Time
 
 	// Held is the number of webhooks on hold; 0 if the count is for one webhook.

@@ -51,9 +51,9 @@ type Webhooks interface {
 	// creation may have to wait until they are removed.
 	DeleteWebhook(ctx context.Context, account, id string, check func(Webhook) error, entry audit.Entry) error
 
-	// FailingWebhooks returns a page, by descending ID, of the failing webhooks of all accounts:
-	// webhooks that are active and not on hold, with FailedAgain set and FailingSince not after
-	// since. Settlements and UpdateWebhook update this list in the same step.
+	// FailingWebhooks returns a page, by descending ID, of the failing webhooks of all accounts. A
+	// webhook is failing if it is active, not on hold, has FailedAgain set, and has a FailingSince
+	// no later than since. Settlements and UpdateWebhook update this list in the same step.
 	FailingWebhooks(ctx context.Context, since time.Time, query ListQuery) ([]Webhook, error)
 
 	// OffWebhooks returns a page, by descending ID, of the webhooks of all accounts that are not

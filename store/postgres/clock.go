@@ -43,7 +43,7 @@ func (c *clock) due(now time.Time) bool {
 }
 
 // check returns an error if the two clocks differ by more than maxSkew. database is the time of the
-// database's clock, which was read after asked.
+// database's clock. asked is this node's time before the database was asked.
 func (c *clock) check(asked, database time.Time) error {
 	now := time.Now()
 	ahead, behind := asked.Round(0).Sub(database), database.Sub(now.Round(0))

@@ -351,8 +351,8 @@ func TestDeliver_ClockCorrected_RetriesAreDueSoon(t *testing.T) {
 	}
 }
 
-// An event published while the clock is a year ahead does not shift the times of later events by
-// more than an hour, and a client that follows the list misses no event.
+// An event is published while the clock is a year ahead. The times of later events must be off by
+// at most an hour, and a client that follows the list must miss no event.
 func TestEnqueue_ClockAYearAhead_TimesAreAnHourAheadAtMost(t *testing.T) {
 	s := newAheadStore(t)
 	s.must(s.CreateWebhook(t.Context(), newWebhook("acct", "a"), driver.CreateOptions{}))

@@ -9,7 +9,7 @@ import (
 )
 
 // The confirmed clock is the database's clock without its jumps. Everything that expires or becomes
-// due follows it: no data may expire early because a clock is set ahead, or because a database is
+// due follows it, so that no data expires early when a clock is set ahead, or when a database is
 // restored on a server with another clock.
 //
 // Nodes that deliver observe the database's clock every 10 s, and share the observation in the

@@ -148,9 +148,9 @@ func (s *Store) closeAccount(ctx context.Context, tx pgx.Tx, account string, era
 	return tx.SendBatch(ctx, batch).Close()
 }
 
-// eraseStep removes some of the remaining rows. The result more is true if rows may be left or may
-// still be published; waits is true if the step found no rows, so that only open transactions,
-// which may still publish some, delay the end of the erasure.
+// eraseStep removes some of the remaining rows. more is true if rows may be left or may still be
+// published. waits is true if the step found no rows: then the erasure only waits for open
+// transactions, which may still publish some.
 func (s *Store) eraseStep(ctx context.Context, tx pgx.Tx, account string, limit int, erased *store.Receipt) (more, waits bool, err error) {
 	var ended bool // read before looking for rows
 	if err := tx.QueryRow(ctx, s.sql(notePublications), s.sql(`storageapi.event_log`), account).Scan(&ended); err != nil {

@@ -37,11 +37,11 @@ var (
 	webhookOldestFirst = strings.ReplaceAll(webhookNewestFirst, "event desc", "event asc")
 )
 
-// ListEvents implements [driver.WebhookStore]. While a transaction of the host that has published
-// (see [Store.EnqueueTx]) is open, lists that begin with the oldest event are incomplete, for all
-// accounts: they end before the events published since the transaction began. Such a page waits up
-// to a second for the transaction, and then has a Next if published events are missing. So commit
-// soon. If the host publishes under another role than the Store's, grant the Store's role
+// ListEvents implements [driver.WebhookStore]. A transaction of the host that has published (see
+// [Store.EnqueueTx]) delays lists that begin with the oldest event, for all accounts. Until the
+// transaction ends, these lists end before the events published since it began. Such a page waits
+// up to a second for the transaction, and then has a Next if published events are missing. So
+// commit soon. If the host publishes under another role than the Store's, grant the Store's role
 // pg_read_all_stats. Without that right, or without track_activities, these lists are empty while
 // such a transaction is open.
 func (s *Store) ListEvents(ctx context.Context, account string, query driver.EventQuery) (page driver.EventPage, err error) {
@@ -149,8 +149,8 @@ const eventClock = `
 	from storageapi.event_clock`
 
 // openPublications returns two event numbers. end is the lowest number that an event published from
-// now on can get. open is the lowest number that an event of an open transaction may have; it
-// equals end if there is no such transaction, and is 0 if it is unknown. Events do not commit in
+// now on can get. open is the lowest number that an event of an open transaction may have. Without
+// such a transaction, open equals end; if the number is unknown, open is 0. Events do not commit in
 // the order of their numbers. But the next statement sees all events below both, since a
 // publication takes its lock before its number and releases the lock after its commit.
 func (s *Store) openPublications(ctx context.Context, conn *pgxpool.Conn) (end, open int64, err error) {

@@ -102,7 +102,8 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// awaitNode waits until a node accepts connections or, if there is false, no longer accepts any.
+// awaitNode waits until a node accepts connections, if there is true, or refuses them, if there is
+// false.
 func awaitNode(t *testing.T, address string, there bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {

@@ -220,8 +220,8 @@ func (s *Store) ChangeIDs(ctx context.Context, after time.Duration) error {
 	})
 }
 
-// Join makes the node report its deliveries to a scheduler that delivers nothing until it is
-// closed, and returns once all pending deliveries are reported. dueIn returns how many deliveries
+// Join makes the node report its deliveries to a scheduler that delivers nothing, until the node is
+// closed. It returns when all pending deliveries are reported. dueIn returns how many deliveries
 // are due within the given time.
 func (s *Store) Join(t interface {
 	Context() context.Context

@@ -78,8 +78,8 @@ func TestDeleteKey_OnAnotherNode_NextRequestIsRefused(t *testing.T) {
 	}
 }
 
-// Lookups that wait for others share a statement but not failures: neither an ended context nor an
-// unreadable row of one lookup affects the others.
+// Lookups that wait for others share a statement, but not failures. If the context of one lookup
+// ends, or its row is unreadable, the others are not affected.
 func TestKeyByHash_ManyAtOnce_ShareStatements(t *testing.T) {
 	t.Parallel()
 	const keys, unreadable, unknown, canceled = 20, 5, 21, 6

@@ -19,9 +19,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ErrSchema is wrapped by the errors of [Migrate] and [New] if the schema was created before 0.1.0,
-// needs a newer version of this package, or was created by other statements. New also returns it if
-// the schema must be migrated first.
+// ErrSchema is wrapped by the errors of [Migrate] and [New] if this version cannot use the schema:
+// because it was created before 0.1.0 or by other statements, or needs a newer version of this
+// package. New also returns it if the schema must be migrated first.
 var ErrSchema = errors.New("schema not supported by this version")
 
 //go:embed migrations/*.sql

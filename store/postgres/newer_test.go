@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// If another node migrates the schema to a version that a running node does not know, the running
-// node must not treat a delivery without a payload as damaged: the newer schema may store the
+// Another node migrates the schema to a version that a running node does not know. The running node
+// must not treat a delivery without a payload as damaged, because the newer schema may store the
 // payload elsewhere.
 func TestClaim_PayloadNotFoundInANewerSchema_IsUnsupported(t *testing.T) {
 	name, option := migratedSchema(t)

@@ -26,14 +26,14 @@ import (
 // cheap that it plans on each call, and planning takes longer than running.
 //
 // A node that loses power or hangs inside a transaction must not keep its locks, so the server ends
-// its session (indexed). idle_in_transaction_session_timeout counts from the server's last answer;
-// the TCP keepalive settings detect, within 5 s and a few probes, a node that disappears in the
-// middle of a batch.
+// its session (indexed). idle_in_transaction_session_timeout counts from the server's last answer.
+// If a node disappears in the middle of a batch, the TCP keepalive settings detect this within 5 s
+// and a few probes.
 //
 // Connections of our own pool have all these settings from the start. On other connections, each
-// statement or transaction is preceded by its settings in the same round trip; short statements are
-// preceded by lookUp alone, since all settings would make a key lookup a tenth slower. Statements
-// in the host's transactions are planned with the host's settings.
+// statement or transaction is preceded by its settings in the same round trip. Short statements are
+// preceded only by lookUp, because all settings together would make the lookup of a key a tenth
+// slower. Statements in the host's transactions are planned with the host's settings.
 const (
 	lookUp  = `set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)`
 	indexed = lookUp + `, set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_bitmapscan', 'off', true), ` +
@@ -98,10 +98,10 @@ const forgetForeign = `
 var exportSnapshot = pgx.TxOptions{BeginQuery: `begin isolation level repeatable read, read only; select ` + indexed}
 
 // openPublications selects the lowest event number that an open publishing transaction may have
-// used. Such a transaction holds a lock on the table $1. The result is 0 if the number cannot be
-// known: the session has another role, track_activities is off, the transaction is prepared, the
-// clock was set back after the transaction began, or the clock is after $2, so that events get
-// earlier numbers.
+// used. Such a transaction holds a lock on the table $1. The result is 0 if the number is unknown.
+// This is so if the session has another role, if track_activities is off, if the transaction is
+// prepared, or if the clock was set back after the transaction began. It is also so if the clock is
+// after $2, because events then get earlier numbers.
 const openPublications = `
 	select min(case
 		when a.state is null or a.state = 'disabled' or a.xact_start > clock_timestamp() or clock_timestamp() > $2 then 0
@@ -112,11 +112,12 @@ const openPublications = `
 		and l.database = (select oid from pg_database where datname = current_database())`
 
 // notePublications records the transactions that may have published before the account $2 was
-// closed. The first call records all open transactions; later calls keep only the recorded
-// transactions that are still open. It selects whether none is recorded. The account must have been
+// closed. The first call records all open transactions. Later calls keep only the recorded
+// transactions that are still open. The result is true if none is left. The account must have been
 // closed in an earlier, committed transaction, so that later publications are refused. $1 is the
-// table that publications lock until they end. Preparing a transaction changes its name, so if a
-// recorded transaction may have been prepared, transactions prepared meanwhile are recorded, too.
+// table on which a publishing transaction holds a lock until it ends. PREPARE TRANSACTION changes
+// the name of a transaction. So if a recorded transaction may have been prepared since the last
+// call, all transactions prepared since then are recorded as well.
 const notePublications = `
 	update storageapi.erasures e set open = array(
 		select distinct l.virtualtransaction from pg_locks l
@@ -149,8 +150,8 @@ var (
 const (
 	oftenVacuumed = ` with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false)`
 
-	// lastPart selects the event number of the current time or of $2, whichever is earlier, and the
-	// end and the name of the last part of the table $1.
+	// lastPart selects an event number, and the end and the name of the last part of the table $1.
+	// The number is that of the current time, or of $2 if that is earlier.
 	lastPart = `
 		select (extract(epoch from least(clock_timestamp(), $2::timestamptz) - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint * 4096, below, name
 		from storageapi.partitions where kind = $1 order by least desc limit 1`
@@ -164,9 +165,9 @@ const (
 			select min(below) from (select max(below) as below from storageapi.partitions where kind <> $1 group by kind) t)
 		where name = 'parts'`
 
-	// pastParts selects the parts of the table $1, except its last, that are before all of the
-	// marks $2, with their states and whether they ended more than $4 numbers before the
-	// marks. $3 is the schema, with a dot.
+	// pastParts selects the parts of the table $1 that are before all of the marks $2, except the
+	// last part. For each part it selects the state, and whether the part ended more than $4
+	// numbers before the marks. $3 is the schema, with a dot.
 	pastParts = `
 		select p.kind, p.name,
 			case when c.oid is null then 3 when i.inhrelid is null then 2 when i.inhdetachpending then 1 else 0 end, p.below <= m.event - $4::bigint
@@ -218,8 +219,9 @@ func detachPart(part pastPart) string {
 	return fmt.Sprintf(`alter table storageapi.%s detach partition storageapi.%s %s`, part.kind, part.name, how)
 }
 
-// These statements delete audit entries by ctid: four indexes of the table begin with the account,
-// and a plan made while there are few entries may scan all of an account's entries for each one.
+// These statements delete audit entries by ctid. Without it, a plan made while there are few
+// entries may scan all of an account's entries for each deleted one, because four indexes of the
+// table begin with the account.
 const (
 	// trimAuditEntries removes routine audit entries of the account $1, except the latest $2. It
 	// skips locked entries, which a later call removes.

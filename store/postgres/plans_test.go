@@ -238,8 +238,8 @@ func TestPlans_MadeWhileTablesAreEmpty_AvoidFullScans(t *testing.T) {
 	}
 }
 
-// readThrough lists the tables and indexes that plans may read from the beginning, either because
-// the plan reads a page in their order, or because they never have many rows.
+// readThrough lists the tables and indexes that plans may read from the beginning. Either a plan
+// reads a page in their order, or they never have many rows.
 var readThrough = []string{
 	"alerts_due", "webhooks_held", "recoveries_undone", "changes_probes", "past_webhooks_pkey", "past_webhooks", "recoveries_pkey", "recoveries",
 	"webhooks_account: (id = $2)", // webhooks have no index by id alone

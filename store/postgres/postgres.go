@@ -88,11 +88,11 @@ func InSchema(name string) Option {
 // Nodes that start at the same time agree on one data key. A sealed schema cannot be unsealed.
 func Sealed(sealer signing.Sealer) Option { return func(o *options) { o.sealer = sealer } }
 
-// PollEvery sets the interval, 1 ms to 1 h, within which a delivering node reads changes that
-// arrive without a notification: events of [Store.PublishTx], and all changes while the node does
-// not listen. Each wait is five to seven eighths of it. While no node announces calls of PublishTx,
-// a listening node reads at least once per second or per interval, whichever is longer, in case a
-// notification was lost. Default: 100 ms.
+// PollEvery sets how often a delivering node looks for changes that arrive without a notification,
+// every 1 ms to 1 h. Such changes are events of [Store.PublishTx] and, while the node does not
+// listen, all changes. Each wait is five to seven eighths of it. While no node announces calls of
+// PublishTx, a listening node reads at least once per second or per interval, whichever is longer,
+// in case a notification was lost. Default: 100 ms.
 func PollEvery(d time.Duration) Option { return func(o *options) { o.poll = d } }
 
 // PollOnly disables NOTIFY and LISTEN, for poolers in transaction mode and for databases without

@@ -221,7 +221,7 @@ func (l *ledger) await(t *testing.T) {
 // alertsOf are the types of the events that are sent when an account uses up its bandwidth.
 var alertsOf = []driver.EventType{alerts.TypeBandwidthLimitApproaching, alerts.TypeBandwidthLimitReached}
 
-// alertName returns the name of an alert of a type to an account's path.
+// alertName returns the name of an alert: the path to which it is sent, and its event type.
 func alertName(path string, of driver.EventType) string { return path + " " + string(of) }
 
 func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {

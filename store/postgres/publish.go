@@ -47,12 +47,12 @@ func (s *Store) Published(accounts ...string) {
 // transaction commits. Deliveries begin within the time of [PollEvery] after the commit, or at once
 // if [Store.Published] is called then.
 //
-// The event is listed with the time of the call and sent to the webhooks subscribed at that time,
-// so commit soon: an open transaction delays [Store.ListEvents] with the oldest event first, and
-// any erasure of an account that begins after it. If a host loses power before its commit, its
-// transaction stays open, and Enqueue of the same id waits, until the server ends the transaction:
-// set idle_in_transaction_session_timeout. The statement runs with the transaction's settings; only
-// ctx limits its time.
+// The event is listed with the time of the call and sent to the webhooks subscribed at that time.
+// Commit soon, because an open transaction delays [Store.ListEvents] with the oldest event first,
+// and every erasure of an account that begins after it. If a host loses power before its commit,
+// its transaction stays open, and Enqueue of the same id waits, until the server ends the
+// transaction: set idle_in_transaction_session_timeout. The statement runs with the transaction's
+// settings; only ctx limits its time.
 func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, encoded driver.EncodedEvent) (deliveries int, err error) {
 	return s.enqueueIn(ctx, tx, &encoded)
 }

@@ -93,7 +93,7 @@ func (p *publisher) publish(ctx context.Context, encoded *driver.EncodedEvent) (
 }
 
 // failure returns err. But if a batch may have stored the event, failure returns the error of that
-// batch, which a later error must not hide.
+// batch, so that no later error hides it.
 func (e *publication) failure(err error) error {
 	if err != nil && errors.Is(e.err, auth.ErrInterrupted) {
 		return e.err

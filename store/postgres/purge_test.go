@@ -14,9 +14,10 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// BenchmarkPurge removes all rows of n events, where n is the flag -due, in the steps of
-// webhooks.Retention. Nine tenths of the events are delivered, the others pending. Meanwhile other
-// goroutines publish and claim; their times show how much a step delays them.
+// BenchmarkPurge removes all rows of n events, in steps as large as those of webhooks.Retention.
+// The flag -due sets n. Nine tenths of the events are delivered, and the others are pending.
+// Meanwhile, other goroutines publish and claim. The times of their calls show how much a step
+// delays them.
 func BenchmarkPurge(b *testing.B) {
 	p, _ := durable(b)
 	s := openOn(b, p)

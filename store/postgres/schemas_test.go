@@ -16,8 +16,8 @@ import (
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
-// used has schemas whose tests have ended. Emptying a schema takes a tenth of the time of migrating
-// a new one, which takes longer than most tests of the suite.
+// used has schemas whose tests have ended. Emptying a schema takes a tenth of the time that
+// migrating a new one takes. Most tests of the suite are shorter than a migration.
 var used schemaPool
 
 // A schemaPool has schemas whose tests have ended, for reuse.

@@ -44,8 +44,8 @@ func TestStore_DatabaseDown_ReturnsErrUnavailable(t *testing.T) {
 	}
 }
 
-// A request gets a 503 with Retry-After in two cases: if the server cancels the write, so that it
-// has not happened, and if the server ends the connection, so that the write may have happened.
+// A request gets a 503 with Retry-After in two cases: the server cancels the write, so that it has
+// no effect, or the server ends the connection, so that the write may have taken effect.
 func TestHTTP_WriteInterrupted_503SaysWhetherChangeIsPossible(t *testing.T) {
 	schema := inSchema(t)
 	config := pool(t).Config()

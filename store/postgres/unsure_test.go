@@ -34,9 +34,9 @@ func (c *deafConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// The test loses the answers to batches that were stored, and then all connections. If a publisher
-// waits for a connection until its context ends, it must not get the context's error, which would
-// mean that nothing happened.
+// The test loses the answers to batches that were stored, and then all connections. A publisher
+// waits for a connection until its context ends. It must not get the context's error, which would
+// mean that nothing was stored.
 func TestPublish_OutcomeUnknown_DoesNotReturnContextError(t *testing.T) {
 	schema, deaf, over := inSchema(t), new(atomic.Bool), make(chan struct{})
 	s := openThrough(t, schema, func(conn net.Conn) net.Conn {

@@ -12,9 +12,9 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// RunDurable tests that acknowledged changes survive closing and reopening a store. open opens the
-// store whose data is in dir. dir is empty at first; later calls pass a dir with the data of an
-// earlier store. The suite closes the store.
+// RunDurable tests that acknowledged changes survive closing and reopening a store. The function
+// open must open a store whose data is in the directory dir. dir is empty at first; later calls
+// pass a directory with the data of an earlier store. The suite closes the store.
 func RunDurable(t *testing.T, open func(t *testing.T, dir string) store.Store) {
 	t.Helper()
 	reopened := func(name string, before, after func(*tester)) {

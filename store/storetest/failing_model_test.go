@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// A failingModel is a model whose steps fail in two alternating ways: a step is not done at all, or
-// it is done and nevertheless returns an error.
+// A failingModel is a model whose steps fail. Every other step is done, but returns an error all
+// the same.
 type failingModel struct {
 	*model
 	failing atomic.Bool

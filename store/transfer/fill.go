@@ -23,9 +23,9 @@ type Filler struct {
 const maxExamined = 1 << 16
 
 // Fill returns a page of Export. It calls rows for each kind in turn until the page is full. rows
-// must begin after the row named by its parameter after, or with the first row if after is nil, and
-// must call Add, Unreadable or Skip for each row of the kind in ascending order until one of them
-// returns false.
+// must begin after the row named by its parameter after, or with the first row if after is nil. It
+// must go through the rows of the kind in ascending order, and call Add, Unreadable or Skip for
+// each row until one of these returns false.
 func Fill(after string, limit int, rows func(f *Filler, kind Kind, after []byte) error) (Page, error) {
 	f := &Filler{limit: limit}
 	begin, row, err := parsePosition(after)

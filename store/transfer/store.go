@@ -32,9 +32,9 @@ type Store interface {
 	// only, such as old events; an Export of all accounts includes them.
 	Accounts(ctx context.Context, after string, limit int) ([]string, error)
 
-	// Export returns a page of the account's records, or of the records of all accounts and of the
-	// store itself if account is empty. after is the Next of the previous page; empty means the
-	// first page. A position remains valid after a restart.
+	// Export returns a page of the account's records. If account is empty, it returns the records
+	// of all accounts and of the store itself. after is the Next of the previous page; empty means
+	// the first page. A position remains valid after a restart.
 	//
 	// Records are in an order in which they can be imported: webhooks before events, events in the
 	// order in which they were stored, recoveries after events. If nothing writes to the store, the
@@ -48,10 +48,11 @@ type Store interface {
 	// ErrConflict or ErrRecord if a record cannot be added, and [auth.ErrErasing] if the account of
 	// a record is being erased. In both cases it adds nothing.
 	//
-	// Existing records do not change, so repeating an import has no effect. A record exists if the
-	// store has a key, webhook or recovery with its ID; an event with its ID or, if the record is
-	// Forgotten, with its ID and PublishedAt; an alert of its series; its deduplication key; its
-	// idempotency key; or a state of the scan. Import never merges records.
+	// Existing records do not change, so repeating an import has no effect. A key, webhook,
+	// recovery or event exists if the store has one with the same ID; a Forgotten event must also
+	// have the same PublishedAt. An alert exists if the store has one of the same series, a
+	// deduplication key or request if the store has its key, and a scan if the store has a state of
+	// the scan. Import never merges records.
 	//
 	// Imported events sort after the existing ones, in the given order, and keep their PublishedAt,
 	// which determines when they are purged. If the store already had events, it may purge the

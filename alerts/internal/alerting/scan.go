@@ -16,8 +16,10 @@ type Scan struct {
 	Done   bool
 }
 
-// Wait returns how long to wait before scanning. A new scan starts an interval after the start of
-// the last one. If the clock was set back, Wait returns at most the interval or ScanClaim.
+// Wait returns how long to wait before scanning. A new scan starts one interval after the start of
+// the last one. An unfinished scan continues when the claim of its process ends. Because the clock
+// may have been set back, Wait returns at most interval for a new scan, and at most ScanClaim for
+// an unfinished one.
 func (s *Scan) Wait(now time.Time, interval time.Duration) time.Duration {
 	if s.Done {
 		return min(s.Begun.Add(interval).Sub(now), interval)

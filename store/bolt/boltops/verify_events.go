@@ -295,8 +295,8 @@ func (v *verifier) appendFailed(refs []ref, number uint64, webhook []byte) []ref
 	}, fmt.Sprintf("delivery %d is missing from failed_deliveries", number)})
 }
 
-// eventOf returns the event to which a number belongs: either the number of the event itself or of
-// one of its deliveries. own is the event's own number.
+// eventOf returns the event to which a number belongs. The number is that of the event or of one of
+// its deliveries. own is the event's own number.
 func (v *verifier) eventOf(number uint64) (event record.Event, own uint64, ok bool) {
 	segment, err := v.segments.At(number)
 	if err != nil {

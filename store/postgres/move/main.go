@@ -107,8 +107,8 @@ func move(ctx context.Context, out io.Writer, from, to, position string) (err er
 	return nil
 }
 
-// titles are the displayed names of the kinds of records and, after events, of the parts of an
-// event.
+// titles are the displayed names of the kinds of records. The names of the parts of an event follow
+// the name of events.
 var titles = map[transfer.Kind]string{
 	transfer.KindKey: "API keys", transfer.KindWebhook: "webhooks", transfer.KindRequest: "idempotency keys",
 	transfer.KindAlert: "states of alerts", transfer.KindDedupKey: "deduplication keys", transfer.KindScan: "state of the file scan",

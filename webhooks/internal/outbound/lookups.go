@@ -17,8 +17,9 @@ const (
 	lookupTimeout   = time.Minute // limits resolvers that have no timeout
 )
 
-// maxLookups is the number of lookups that may run concurrently for names of each standing and
-// all lower ones, so that names whose lookups are likely to hang leave room for others.
+// maxLookups limits concurrent lookups. The limit of a standing applies to names of this standing
+// and all lower ones together, so that names whose lookups are likely to hang leave room for
+// others.
 var maxLookups = [...]int{Failing: 64, Untried: 128, Proven: 256}
 
 var errCrowded = Failure{KindInternal, "too many host names are being looked up"}

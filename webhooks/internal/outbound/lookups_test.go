@@ -198,8 +198,8 @@ func TestLookups_ManyFailingReceiversAfterRestart_OthersDoNotWait(t *testing.T) 
 	})
 }
 
-// While dead names of many accounts fill all slots for new names, the name of a proven receiver
-// does not wait, and a new name of another account waits only until one lookup ends.
+// Dead names of many accounts fill all slots for new names. Meanwhile, the name of a proven
+// receiver must not wait, and a new name of another account must wait only until one lookup ends.
 func TestLookups_DeadNameServersOfManyAccounts_WaitIsBounded(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		l := NewLookups(new(nameServer).resolve)

@@ -9,10 +9,11 @@ const (
 	idleTimeout = 90 * time.Second
 	sweepPause  = time.Second // minimum time between two sweeps; batches connections that expire at about the same time
 
-	// A full pool keeps one in admitOneIn new connections, in place of a random idle one. If events
-	// go to one host after the other and there are more hosts than places, least-recently-used
-	// eviction closes exactly the connections that are needed next, and reuses none. At two hosts
-	// per place, plain random eviction reuses 20 %, this policy 45 %, the optimum 50 %.
+	// A full pool keeps one in admitOneIn new connections, in place of a random idle one. Suppose
+	// that events go to one host after the other, and there are more hosts than places. Then
+	// least-recently-used eviction would close exactly the connections that are needed next, and
+	// reuse none. At two hosts per place, plain random eviction reuses 20 %, this policy 45 %, the
+	// optimum 50 %.
 	admitOneIn = 4
 )
 

@@ -22,7 +22,7 @@ func (c *counts) add(other counts) {
 }
 
 // check compares the scheduler's counters and the places of lanes and webhooks with the actual
-// state. ripe is the time of the last Next: items that became due after it may still be among the
+// state. ripe is the time of the last Next. Items that became due later may still be among the
 // timers.
 func (s *Scheduler) check(t *testing.T, ripe int64) {
 	s.lock()
@@ -250,9 +250,10 @@ func (s *Scheduler) checkLines(t *testing.T, queued map[*line]int) {
 	}
 }
 
-// checkNothingMissed checks that a Next that began fewer attempts than its limit left out no
-// webhook that could begin one. starved is the scheduler's flag before that Next: when the flag
-// becomes false, unhealthy webhooks get more slots only in the following Next.
+// checkNothingMissed is called after a Next that began fewer attempts than its limit allowed. It
+// checks that no webhook can begin another attempt. starved is the value of the scheduler's flag
+// before that Next: if Next clears the flag, unhealthy webhooks get more slots only in the
+// following Next.
 func (s *Scheduler) checkNothingMissed(t *testing.T, starved bool) {
 	s.lock()
 	defer s.mu.Unlock()

@@ -15,8 +15,8 @@ const (
 	maxRequested = 4
 )
 
-// requests holds the webhooks for which an attempt was requested, or began on request within the
-// last requestPause. Some of them may not have a pending delivery yet.
+// requests holds the webhooks with a requested attempt that has not begun, or that began within the
+// last requestPause. Some of these webhooks may have no pending delivery yet.
 type requests struct {
 	list []*request // oldest first
 	all  map[string]*request
@@ -119,8 +119,8 @@ func (s *Scheduler) setRequested(slot *Slot) {
 	}
 }
 
-// nextRequest returns the time when the next requested attempt may begin, or then if that is
-// earlier.
+// nextRequest returns the time at which the next requested attempt may begin, or the given time if
+// that is earlier.
 func (s *Scheduler) nextRequest(then time.Time) time.Time {
 	if s.requestRoom() == 0 {
 		return then

@@ -2,9 +2,9 @@
 // concurrently. It keeps receivers from being overloaded, and from taking the slots that other
 // receivers need.
 //
-// A store reports pending deliveries (feed.go). The store is authoritative and the scheduler's
-// memory is a hint: a report may be duplicated, late or stale, because each delivery is loaded
-// from the store just before its attempt, see [Scheduler.Loaded].
+// A store reports pending deliveries (feed.go). The store is authoritative, and the scheduler's
+// memory is a hint. Reports may be duplicated, late or stale, because each delivery is loaded from
+// the store again just before its attempt, see [Scheduler.Loaded].
 //
 // Each mechanism has its own file:
 //

@@ -267,8 +267,8 @@ func (s *Scheduler) End(slot *Slot, fate Fate) {
 	}
 }
 
-// forgetSlot removes a slot from its webhook. Unless the argument it is nil, the delivery waits
-// again, as that item.
+// forgetSlot removes a slot from its webhook. If the argument it is not nil, the delivery waits
+// again, as this item.
 func (s *Scheduler) forgetSlot(slot *Slot, it *item) {
 	w := slot.webhook
 	i := slices.Index(w.slots, slot)

@@ -1,9 +1,10 @@
-// Package auditlog stores the audit trail in some buckets of a bbolt file.
+// Package auditlog stores the audit trail in a bbolt file.
 //
 // [List], [Pending], [PendingAccounts] and [Read] read in a transaction. A [Step] changes the
-// trail, in a transaction of the file's writer: Append and Add for entries, Take for reported ones,
-// Purge, and Erase for an account. The key store uses [Last], [TargetRow] and [Step.SetLast],
-// because the row of a key has a field that belongs to the trail.
+// trail, in a transaction of the file's writer: Append and Add store entries, Take marks entries as
+// reported, Purge removes expired entries, and Erase removes the entries of an account. The key
+// store uses [Last], [TargetRow] and [Step.SetLast], because the row of a key has a field that
+// belongs to the trail.
 //
 // # The layout
 //

@@ -28,7 +28,7 @@ func TargetRow(tx *bbolt.Tx, account string, target audit.Target) []byte {
 }
 
 // Last returns the number of the last entry of an account or target, or 0 if it has none. row is
-// the key of the row of the account or target.
+// the key of the row that holds this number.
 func Last(tx *bbolt.Tx, row []byte) uint64 {
 	return record.DecodeAccountRow(tx.Bucket(schema.Accounts).Get(row)).Last
 }

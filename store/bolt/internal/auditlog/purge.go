@@ -11,8 +11,8 @@ import (
 )
 
 // Purge removes up to *left entries stored before the given time, from the beginning of the trail,
-// and subtracts their number from *left. ahead reports whether a time is in the future: an entry
-// stored while the clock was ahead is removed together with an old entry that follows it.
+// and subtracts their number from *left. ahead reports whether a time is in the future. An entry
+// that was stored while the clock was ahead is removed as soon as an entry after it is old enough.
 func (s Step) Purge(before time.Time, ahead func(time.Time) bool, left *int) error {
 	if before.IsZero() {
 		return nil

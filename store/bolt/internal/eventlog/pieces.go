@@ -11,10 +11,10 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// Events are in the order of publication, with two exceptions: an imported account's events follow
-// newer events of other accounts, and events may follow events published while the clock was ahead
-// by more than a day. Each exception begins a new piece. A row of meta lists the number of each
-// piece's first event, ascending, in 8 bytes each. A file without exceptions is one piece.
+// Events are in the order of publication, with two exceptions. The events of an imported account
+// follow newer events of other accounts. After the clock was ahead by more than a day, new events
+// follow events with later times. Each exception begins a new piece. A row of meta lists the number
+// of each piece's first event, ascending, in 8 bytes each. A file without exceptions is one piece.
 
 // pieces returns the first number of each piece and the number after its last. If there are no
 // events, it returns no pieces.

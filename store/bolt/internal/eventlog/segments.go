@@ -197,9 +197,9 @@ func endBefore(tx *bbolt.Tx, at time.Time) (end uint64) {
 }
 
 // firstWithin returns the number of the first event in [low, last) that was published at or after
-// the given time, or last if there is none. It searches from the oldest event in growing strides:
-// after the clock was set back, later events have earlier times, and the events before them must
-// not count as older than they are.
+// the given time, or last if there is none. It searches in growing strides from the oldest event,
+// because the clock may have been set back. Then later events have earlier times, which must not
+// make the events before them count as old.
 func firstWithin(tx *bbolt.Tx, low, last uint64, at time.Time) uint64 {
 	found := NewSegments(tx)
 	older := func(number uint64) (end uint64, older bool) {

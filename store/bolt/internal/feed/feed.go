@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// Ranges are ranges of numbers of deliveries, one for each bucket of pending deliveries:
+// Ranges holds a range of delivery numbers for each bucket of pending deliveries:
 // eventlog.AsPublished and eventlog.Attempted.
 type Ranges [2]eventlog.Range
 

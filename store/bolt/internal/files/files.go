@@ -17,8 +17,8 @@ func Temporary(path, suffix string) (*os.File, error) {
 }
 
 // RemoveTemporary removes temporary files that killed processes left. It removes only files whose
-// whole name has the form made by [Temporary], since the host may have other files whose names
-// begin in the same way.
+// whole name has the form that [Temporary] makes, because names of the host's own files may begin
+// in the same way.
 func RemoveTemporary(path, suffix string) {
 	dir, prefix := filepath.Dir(path), filepath.Base(path)+suffix
 	entries, _ := os.ReadDir(dir) // if the directory cannot be listed, the files stay

@@ -104,8 +104,8 @@ func TestRun_SomeStepsOfACommitFail_OthersCommit(t *testing.T) {
 	}
 }
 
-// A failed commit fails all its steps, even a step with its own error: that error may result
-// from changes by another step, which no reader will see.
+// A failed commit fails all its steps. This includes steps with an error of their own, because that
+// error may result from another step's changes, which no reader will see.
 func TestCommit_Fails_FailsAllSteps(t *testing.T) {
 	var disk boltfault.Disk
 	w, _ := open(t, &disk)

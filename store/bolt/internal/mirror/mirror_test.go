@@ -172,8 +172,8 @@ func TestClear(t *testing.T) {
 	}
 }
 
-// A file models the file: the rows that readers see, and the rows as the running transaction has
-// left them. A missing row counts as a row, too.
+// A file is a model of a file. seen holds the rows that readers see, and written holds the rows as
+// the running transaction has left them. A missing row has the value 0.
 type file struct{ seen, written map[int]int }
 
 // A reading models a reader's transaction.

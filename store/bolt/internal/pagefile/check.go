@@ -36,8 +36,8 @@ func Check(file io.ReaderAt, size int64, parking string, report func(Problem)) S
 
 // skim returns an error for fatal damage. It reads the list of free pages, all branches, and one
 // leaf of each tree, since all leaves of a tree have the same depth. It also reads the headers of
-// the parked pages: if a damaged branch leads to a parked page, skim may find a page of an old tree
-// there, which may lead back to the branch.
+// the parked pages. If a damaged branch points to a parked page, that page may belong to an old
+// tree and point back to the branch.
 func skim(file io.ReaderAt, size int64, parking string) (err error) {
 	c := checker{file: file, parking: parking, skim: true, summary: Summary{Broken: make(map[string]bool)}, report: func(p Problem) {
 		if p.Fatal && err == nil {

@@ -9,8 +9,8 @@ import (
 // Root returns the root bucket, which contains all other buckets.
 func Root(tx *bbolt.Tx) *bbolt.Bucket { return tx.Cursor().Bucket() }
 
-// RootFill is the fraction of a page that a split of the root bucket leaves in the first leaf, so
-// that most commits do not write the second, see [MergeRoot].
+// RootFill is the fraction of a page that a split of the root bucket leaves in the first leaf. With
+// it, most commits do not write the second leaf, see [MergeRoot].
 const RootFill = 0.75
 
 // MergeRoot merges the root bucket into one page if it has several pages and would fit into one. If

@@ -175,8 +175,8 @@ func (s *Step) Park(purging bool) (more bool, err error) {
 }
 
 // Ended chooses the size of the next extents. It must be called after each transaction. If extents
-// did not fit, there are too few runs of free pages of that length, or readers still need the
-// pages; then Ended halves the size.
+// did not fit, Ended halves the size: there are too few runs of free pages of that length, or
+// readers still need the pages.
 func (p *Parking) Ended(done bool) {
 	switch {
 	case p.making == 0:

@@ -70,8 +70,8 @@ func (s *Segment) Index(number uint64) int {
 // Event returns the event at index i.
 func (s *Segment) Event(i int) (Event, error) { return decodeEvent(s.records.At(2*i + 1)) }
 
-// Recipients returns the numbers of the event's deliveries with the IDs of their webhooks. The IDs
-// share memory with the record.
+// Recipients iterates over the deliveries of the event at index i. It yields the number of each
+// delivery and the ID of its webhook, which shares memory with the record.
 func (s *Segment) Recipients(i int) iter.Seq2[uint64, []byte] {
 	return func(yield func(uint64, []byte) bool) {
 		d := decoder{rest: s.records.At(2 * i)}

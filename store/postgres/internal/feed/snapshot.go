@@ -1,5 +1,5 @@
-// Package feed tracks how a node reads the change feed, through which it finds the changes of other
-// nodes: how far it has read (a [Snapshot]) and when to read next (a [PollPolicy]).
+// Package feed tracks how a node reads the change feed, in which it finds the changes of other
+// nodes. A [Snapshot] says how far the node has read, and a [PollPolicy] when to read next.
 //
 // The feed is a table to which each changing transaction adds a row with its own number. A read
 // returns the rows that the previous read's snapshot did not see, and its own snapshot. So each

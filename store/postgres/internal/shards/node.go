@@ -211,9 +211,10 @@ func (n *Node) Newest() int64 {
 	return n.newest.id
 }
 
-// OwnerOf returns the shard's owner as of the last read, or 0 if the shard had no owner or nothing
-// has been read yet. busy means that the owner needs no notification. OwnerOf does not wait. A node
-// that does not deliver reads at most every Lasts/3 (2 s), and only after a call.
+// OwnerOf returns the owner that the shard had when the owners were last read. It returns 0 if the
+// shard had no owner, or if the owners have not been read yet. busy means that the owner needs no
+// notification. OwnerOf does not wait. A node that does not deliver reads at most every Lasts/3 (2
+// s), and only after a call.
 func (n *Node) OwnerOf(shard int16) (owner int64, busy bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -283,8 +284,8 @@ func (n *Node) stuck() bool {
 	return slices.ContainsFunc(n.failing[:], func(f failing) bool { return f.calls > 1 && time.Since(f.since) >= n.Lasts*5/3 })
 }
 
-// Shortly returns ctx with the timeout Lasts/3 if the last call of that kind of work got no answer,
-// so that the next call soon shows whether the database answers.
+// Shortly returns ctx, with a timeout of Lasts/3 if the last call of that kind of work got no
+// answer. With the short timeout, the next call soon shows whether the database answers.
 func (n *Node) Shortly(ctx context.Context, kind Work) (context.Context, context.CancelFunc) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

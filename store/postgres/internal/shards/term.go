@@ -47,9 +47,9 @@ type beat struct {
 	later bool
 }
 
-// dead reports whether a term has expired. The server's clock may jump. If it is ahead, a heartbeat
-// that has recently changed still counts; if it is behind, a heartbeat that has not changed for
-// lasts means that the term is dead.
+// dead reports whether a term has expired. The server's clock may jump. If the clock is ahead, a
+// heartbeat that has recently changed still counts. If the clock is behind, a term is dead when its
+// heartbeat has not changed for the time lasts.
 func (b beat) dead(expired bool, now time.Time, lasts time.Duration) bool {
 	since := now.Sub(b.at)
 	return since > lasts || expired && (!b.later || since > lasts/2)
@@ -63,8 +63,8 @@ func (t *term) current() bool {
 }
 
 // live registers the term, sends its heartbeats, and computes its share from each view. It returns
-// once the term is over: ctx has ended, the registration failed, the term's work gets no answers,
-// the term's row is gone, or the server restarted, perhaps without its last commits.
+// when the term is over: because ctx has ended, the registration failed, calls to the database
+// hang, the term's row is gone, or the server has restarted and may have lost its last commits.
 //
 // A heartbeat whose answers never arrive must not keep the shards, so a doubtful term sends only
 // reads until one is answered.
