@@ -22,7 +22,7 @@ func TestHandlerBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = api.Close() }()
-	key, token, err := api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "k", Scopes: scopes.All()})
+	key, token, err := api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "k", Scopes: scopes.Specified()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func TestDecodeError(t *testing.T) {
 	t.Cleanup(func() { _ = api.Close() })
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
-	_, token, err := api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "a", Scopes: scopes.All()})
+	_, token, err := api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "a", Scopes: scopes.Specified()})
 	if err != nil {
 		t.Fatal(err)
 	}

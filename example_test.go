@@ -46,7 +46,7 @@ func Example() {
 	server := httptest.NewServer(mux)
 	defer server.Close()
 
-	_, first, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All()})
+	_, first, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.Specified()})
 	if err != nil {
 		log.Panic(err)
 	}

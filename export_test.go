@@ -31,7 +31,7 @@ func TestExportAccount(t *testing.T) {
 	defer func() { _ = api.Close() }()
 	var secrets []string
 	for _, account := range []string{"acct", "other"} {
-		key, token, err := api.Keys.Create(t.Context(), account, apikeys.CreateParams{Name: account + " key", Scopes: scopes.All(), IdempotencyKey: "request"})
+		key, token, err := api.Keys.Create(t.Context(), account, apikeys.CreateParams{Name: account + " key", Scopes: scopes.Specified(), IdempotencyKey: "request"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestExportAccount_ThenErase_CountsMatch(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = api.Close() }()
-			if _, _, err := api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "k", Scopes: scopes.All(), IdempotencyKey: "request"}); err != nil {
+			if _, _, err := api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "k", Scopes: scopes.Specified(), IdempotencyKey: "request"}); err != nil {
 				t.Fatal(err)
 			}
 			for _, url := range []string{"https://a.example", "https://b.example"} {

@@ -371,7 +371,7 @@ func TestHealth_LastUsesNotWritable_IsNotReady(t *testing.T) {
 	inHealth(t, func(p *patient) {
 		stop := p.run()
 		defer stop()
-		_, token, err := p.api.Keys.Create(p.Context(), "acct", apikeys.CreateParams{Name: "k", Scopes: scopes.All()})
+		_, token, err := p.api.Keys.Create(p.Context(), "acct", apikeys.CreateParams{Name: "k", Scopes: scopes.Specified()})
 		if err != nil {
 			p.Fatal(err)
 		}

@@ -73,7 +73,7 @@ func TestNotify(t *testing.T) {
 			}
 		}
 		create := func(api *storageapi.Handler, life time.Duration) apikeys.Key {
-			key, _, err := api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "a", Scopes: scopes.All(), ExpiresAt: time.Now().Add(life)})
+			key, _, err := api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "a", Scopes: scopes.Specified(), ExpiresAt: time.Now().Add(life)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +120,7 @@ func TestAttribute(t *testing.T) {
 	r := httptest.NewRequest("POST", "/", strings.NewReader(""))
 	r.RemoteAddr = "[2001:db8::1]:443"
 	ctx := api.Attribute(r, audit.Actor{Kind: audit.ActorPerson, ID: "mia"})
-	if _, _, err := api.Keys.Create(ctx, "acct", apikeys.CreateParams{Name: "a", Scopes: scopes.All()}); err != nil {
+	if _, _, err := api.Keys.Create(ctx, "acct", apikeys.CreateParams{Name: "a", Scopes: scopes.Specified()}); err != nil {
 		t.Fatal(err)
 	}
 	page, err := api.Audit.List(t.Context(), "acct", audit.Query{Limit: 9})

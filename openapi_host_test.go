@@ -74,7 +74,7 @@ func TestOpenAPI_HostConfig_IsReflected(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(append(scopes.All().Names(), "teams:read", "teams:write"), d.Components.Schemas.Scope.Enum); diff != "" {
+	if diff := cmp.Diff(append(scopes.Specified().Names(), "teams:read", "teams:write"), d.Components.Schemas.Scope.Enum); diff != "" {
 		t.Errorf("scopes (-want +got):\n%s", diff)
 	}
 	var types []string
@@ -200,7 +200,7 @@ func TestOpenAPIOfAHostThatHides(t *testing.T) {
 	}{
 		{[]scopes.Scope{scopes.AggregatorsRead, scopes.AggregatorsWrite, scopes.EnvironmentsRead}, nil, all, []string{"aggregators:", "environments:read"}},
 		{[]scopes.Scope{scopes.FilesRead}, nil, all[1:], []string{"files:read", "files.expiring", "FilesExpiring"}},
-		{slices.Collect(scopes.All().Without(scopes.AccountRead).All()), nil, all[1:], []string{"files:", "secrets:", "files.expiring"}},
+		{slices.Collect(scopes.Specified().Without(scopes.AccountRead).All()), nil, all[1:], []string{"files:", "secrets:", "files.expiring"}},
 		{nil, []webhooks.EventType{alerts.TypeBalanceLow}, slices.Delete(slices.Clone(all), 1, 2), []string{"balance", "SUI", "Amount"}},
 		{nil, all, nil, []string{"balance", "SUI", "files.expiring", "bandwidth.limit", "transactions.limit"}},
 		{[]scopes.Scope{scopes.FilesRead, scopes.FilesRead}, []webhooks.EventType{all[5], all[5]}, all[1:5], []string{"files:read", "transactions.limit_reached"}},

@@ -101,7 +101,7 @@ func newLostHost(t *testing.T, dir string) (h lostHost) {
 		}
 	}
 	create := func(name string) (apikeys.Key, string) {
-		key, token, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: name, Scopes: scopes.All()})
+		key, token, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: name, Scopes: scopes.Specified()})
 		must(err)
 		return key, token.Reveal()
 	}

@@ -17,7 +17,7 @@
 // The host also reports usage in Go, as often as it likes. The library decides which reports become
 // events, and which webhooks receive them:
 //
-//	key, token, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All(), First: true})
+//	key, token, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: "bootstrap", Scopes: api.Keys.Scopes().All(), First: true})
 //	err = api.Alerts.ReportBandwidth(ctx, "acct_1", usedBytes, limitBytes, "2026-11")
 //
 // # Contract
@@ -136,10 +136,9 @@ type Config struct {
 
 	// HideScopes are scopes in section 5 of docs/spec.md that this service does not offer, for
 	// example because it has no files. No page, error or OpenAPI document lists them, and no new
-	// key can have them: use Keys.Scopes().All() instead of scopes.All() for a first key. A key
-	// that already holds a hidden scope keeps it. Webhooks cannot subscribe to event types that
-	// require a hidden scope. account:read cannot be hidden. To hide only event types, see
-	// Alerts.HideEvents. Default: none.
+	// key can have them. A key that already has a hidden scope keeps it. Webhooks cannot subscribe
+	// to event types that require a hidden scope. account:read cannot be hidden. To hide only event
+	// types, see Alerts.HideEvents. Default: none.
 	HideScopes []scopes.Scope
 
 	// Keys configures the key service. The zero value works; its Logger defaults to Config.Logger.

@@ -56,7 +56,7 @@ func TestCreate_InvalidInput_ReturnsError(t *testing.T) {
 		field   string // "" means that the params are valid
 	}{
 		{"the least", "a", "x", readFiles, never, ""},
-		{"everything", account, anyName, scopes.All(), far, ""},
+		{"everything", account, anyName, scopes.Specified(), far, ""},
 
 		{"a name of 128 characters", account, strings.Repeat("x", 128), readFiles, never, ""},
 		{"a name of 128 characters, not bytes", account, strings.Repeat("🔑", 128), readFiles, never, ""},

@@ -21,7 +21,7 @@ func TestAllExpiring_SelectsByExpiry(t *testing.T) {
 		if hours > 0 {
 			expires = noon.Add(time.Duration(hours) * time.Hour)
 		}
-		key, _, err := service.Create(t.Context(), []string{"acct_1", "acct_2"}[i%2], apikeys.CreateParams{Name: "key", Scopes: scopes.All(), ExpiresAt: expires})
+		key, _, err := service.Create(t.Context(), []string{"acct_1", "acct_2"}[i%2], apikeys.CreateParams{Name: "key", Scopes: scopes.Specified(), ExpiresAt: expires})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -156,8 +156,8 @@ func TestCreate_LimitedKey_CreatesUpToHalf(t *testing.T) {
 	for limit, half := range map[int]int{1: 1, 2: 1, 6: 3, 7: 3, -1: 12} {
 		for name, params := range map[string]apikeys.CreateParams{
 			"fewer scopes": {Name: "n", Scopes: readFiles},
-			"expires":      {Name: "n", Scopes: scopes.All(), ExpiresAt: expires},
-			"unlimited":    {Name: "n", Scopes: scopes.All()},
+			"expires":      {Name: "n", Scopes: scopes.Specified(), ExpiresAt: expires},
+			"unlimited":    {Name: "n", Scopes: scopes.Specified()},
 		} {
 			service := newService(t, memory.New(), apikeys.Config{MaxPerAccount: limit, Now: testclock.At(noon).Now})
 			key, token, err := service.Create(t.Context(), account, params)

@@ -78,7 +78,7 @@ func TestOldNamesRemainReadable(t *testing.T) {
 	store := newSpy()
 	service := newService(t, store, apikeys.Config{})
 	const old = " \u202eold\u200b "
-	key := apikeys.Key{ID: "key_01", Account: account, Name: old, Scopes: scopes.All(), CreatedAt: noon, Hash: driver.Hash{Sum: [32]byte{1}}}
+	key := apikeys.Key{ID: "key_01", Account: account, Name: old, Scopes: scopes.Specified(), CreatedAt: noon, Hash: driver.Hash{Sum: [32]byte{1}}}
 	if err := store.CreateKey(t.Context(), key, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -271,7 +271,7 @@ func TestLeastPrivilege_WithoutTarget_IsNoStricter(t *testing.T) {
 		auth.ReadKeys, auth.CreateKey, auth.UpdateKey, auth.RotateKey, auth.DeleteKey,
 		auth.ReadWebhooks, auth.CreateWebhook, auth.UpdateWebhook, auth.DeleteWebhook,
 	} {
-		for caller := range scopes.All().All() {
+		for caller := range scopes.Specified().All() {
 			p := auth.Principal{KeyID: self, Scopes: scopes.Of(caller)}
 			general := auth.LeastPrivilege(t.Context(), p, auth.Access{Action: a})
 			for _, events := range []scopes.Set{
@@ -302,7 +302,7 @@ func TestAction_ReadOnly_IsTrueForReadsOnly(t *testing.T) {
 func set(t *testing.T, names string) scopes.Set {
 	t.Helper()
 	if names == "*" {
-		return scopes.All()
+		return scopes.Specified()
 	}
 	parsed, err := new(scopes.Vocabulary).ParseSet(strings.Fields(names))
 	if err != nil {
@@ -314,7 +314,7 @@ func set(t *testing.T, names string) scopes.Set {
 // A caller and a target that both lack an ID are not the same key.
 func TestLeastPrivilege_KeyAndTargetWithoutID_RefusesDelete(t *testing.T) {
 	caller := auth.Principal{Account: "acct", Scopes: scopes.Of(scopes.FilesRead)}
-	access := auth.Access{Action: auth.DeleteKey, Target: &auth.Target{Scopes: scopes.All()}}
+	access := auth.Access{Action: auth.DeleteKey, Target: &auth.Target{Scopes: scopes.Specified()}}
 	if err := auth.LeastPrivilege(t.Context(), caller, access); !errors.Is(err, auth.ErrForbidden) {
 		t.Errorf("caller without an ID deletes a key without an ID: err = %v, want ErrForbidden", err)
 	}

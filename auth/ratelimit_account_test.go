@@ -20,7 +20,7 @@ type anyKey struct{}
 
 func (anyKey) Verify(_ context.Context, token string) (auth.Principal, error) {
 	account, _, _ := strings.Cut(token, "/")
-	return auth.Principal{Account: account, KeyID: token, Scopes: scopes.All()}, nil
+	return auth.Principal{Account: account, KeyID: token, Scopes: scopes.Specified()}, nil
 }
 
 // accounts is a guarded handler with a rate limit per account.

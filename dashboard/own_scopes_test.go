@@ -36,7 +36,7 @@ func TestOwnScopes(t *testing.T) {
 }
 
 func (s *site) scopes() (list []scopes.Scope) {
-	for scope := range scopes.All().All() {
+	for scope := range scopes.Specified().All() {
 		list = append(list, scope)
 	}
 	return list

@@ -222,7 +222,7 @@ func main() {
 		panic(err)
 	}
 	defer api.Close()
-	_, token, err := api.Keys.Create(context.Background(), "acct_1", apikeys.CreateParams{Name: "first", Scopes: scopes.All()})
+	_, token, err := api.Keys.Create(context.Background(), "acct_1", apikeys.CreateParams{Name: "first", Scopes: scopes.Specified()})
 	if err != nil {
 		panic(err)
 	}

@@ -22,7 +22,7 @@ func Example() {
 	fmt.Println(granted.Has(scopes.FilesRead), granted.Has(scopes.AccountRead))
 
 	// A key may create only keys that can do no more than itself.
-	fmt.Println(granted.Covers(scopes.Of(scopes.FilesRead)), granted.Covers(scopes.All()))
+	fmt.Println(granted.Covers(scopes.Of(scopes.FilesRead)), granted.Covers(scopes.Specified()))
 
 	_, err = vocabulary.ParseSet([]string{"files:read", "files:*"})
 	fmt.Println(err)

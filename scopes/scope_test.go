@@ -51,7 +51,7 @@ func TestScopes_MatchTheSpecification(t *testing.T) {
 		}
 		names = append(names, want.name)
 	}
-	if diff := cmp.Diff(names, scopes.All().Names()); diff != "" {
+	if diff := cmp.Diff(names, scopes.Specified().Names()); diff != "" {
 		t.Errorf("All (-want +got):\n%s", diff)
 	}
 }
@@ -64,10 +64,10 @@ func TestScope_MalformedName_IsRejected(t *testing.T) {
 		if text, err := s.MarshalText(); !errors.Is(err, scopes.ErrUnknown) {
 			t.Errorf("%q marshals as %q, %v", s, text, err)
 		}
-		if !panics(func() { scopes.Of(scopes.FilesRead, s) }) || !panics(func() { scopes.All().With(s) }) {
+		if !panics(func() { scopes.Of(scopes.FilesRead, s) }) || !panics(func() { scopes.Specified().With(s) }) {
 			t.Errorf("Of and With take %q, want a panic", s)
 		}
-		if scopes.All().Has(s) || scopes.Of("a:b").With("files:read").Has(s) {
+		if scopes.Specified().Has(s) || scopes.Of("a:b").With("files:read").Has(s) {
 			t.Errorf("a set has %q", s)
 		}
 		if set, err := scopes.FromNames([]string{"files:read", string(s)}); !errors.Is(err, scopes.ErrUnknown) {

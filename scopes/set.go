@@ -36,8 +36,9 @@ func Of(members ...Scope) Set {
 	return set
 }
 
-// All returns the set of all scopes in section 5 of docs/spec.md, in the order of that section.
-func All() Set {
+// Specified returns the scopes in section 5 of docs/spec.md, in the order of that section. It knows
+// nothing of the scopes that a host declares or hides: see [Vocabulary.All].
+func Specified() Set {
 	var set Set
 	for _, d := range specified[1:] {
 		set = set.With(d.Scope)

@@ -71,7 +71,7 @@ func TestEmptySetGrantsNothing(t *testing.T) {
 	if names := empty.Names(); names == nil || len(names) != 0 {
 		t.Errorf("its names are %#v, want an empty list that is not nil", names)
 	}
-	for s := range scopes.All().All() {
+	for s := range scopes.Specified().All() {
 		if empty.Has(s) || empty.Covers(scopes.Of(s)) || empty.Intersects(scopes.Of(s)) {
 			t.Errorf("the empty set grants %v", s)
 		}
@@ -93,7 +93,7 @@ func TestSet_With_LeavesOriginalUnchanged(t *testing.T) {
 	if base.String() != "files:read" || left.String() != "files:read files:write" || right.String() != "files:read account:read" {
 		t.Errorf("got %q, %q, %q", base, left, right)
 	}
-	for range scopes.All().All() {
+	for range scopes.Specified().All() {
 		break // callers may leave the loop early
 	}
 }
@@ -168,7 +168,7 @@ func packed(t *testing.T, set scopes.Set) scopes.Set {
 // shuffled returns a random selection of scopes in random order. Often it includes scopes declared
 // by a host.
 func shuffled() []scopes.Scope {
-	list := slices.Collect(scopes.All().All())
+	list := slices.Collect(scopes.Specified().All())
 	for i := range rand.IntN(20) {
 		list = append(list, teams(i))
 	}

@@ -105,7 +105,7 @@ func (v *Vocabulary) Description(s Scope) string {
 // All returns all scopes that are not hidden. The scopes in section 5 of docs/spec.md come first,
 // in the order of that section, then the declared scopes in the order of their declaration.
 func (v *Vocabulary) All() Set {
-	set := All()
+	set := Specified()
 	if v != nil {
 		for s := range v.hidden.All() {
 			set = set.Without(s)

@@ -55,7 +55,7 @@ func TestVocabulary_NoDeclarations_EqualsSpecification(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, v := range []*scopes.Vocabulary{nil, none, {}} {
-		if v.All() != scopes.All() || v.Has("teams1:read") || !v.Has(scopes.FilesRead) {
+		if v.All() != scopes.Specified() || v.Has("teams1:read") || !v.Has(scopes.FilesRead) {
 			t.Errorf("it has %q", v.All())
 		}
 		_, err := v.ParseSet([]string{"files:read", "teams1:read", "nope"})
@@ -75,7 +75,7 @@ func TestVocabulary_IncludesDeclaredScopes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := strings.Join(append(scopes.All().Names(), "teams:write", "files:share"), " "); v.All().String() != want {
+	if want := strings.Join(append(scopes.Specified().Names(), "teams:write", "files:share"), " "); v.All().String() != want {
 		t.Errorf("got %q", v.All())
 	}
 	if s, err := v.Parse("teams:write"); s != "teams:write" || err != nil || v.Description(s) != "Change teams" || s.Area() != "teams" {
@@ -129,7 +129,7 @@ func TestResolve(t *testing.T) {
 		t.Error("it is resolved otherwise the second time")
 	case v.Resolve(scopes.Of("gone:a")).Len() != 0, !v.Resolve(scopes.Of("gone:a")).IsEmpty():
 		t.Error("a set of nothing known is not empty")
-	case v.Resolve(v.All()) != v.All(), v.Resolve(scopes.All()) != scopes.All():
+	case v.Resolve(v.All()) != v.All(), v.Resolve(scopes.Specified()) != scopes.Specified():
 		t.Error("a set of what is known is changed")
 	}
 	again, err := scopes.NewVocabulary(scopes.Declaration{"gone:a", "x"}, scopes.Declaration{"gone:b", "x"})
@@ -166,7 +166,7 @@ func TestHide_HiddenScopes_ExistButAreNotOffered(t *testing.T) {
 		t.Errorf("ParseSet: got %v", err)
 	}
 	var none *scopes.Vocabulary
-	if v, err := none.Hide(scopes.FilesRead); err != nil || v.All() != scopes.All().Without(scopes.FilesRead) {
+	if v, err := none.Hide(scopes.FilesRead); err != nil || v.All() != scopes.Specified().Without(scopes.FilesRead) {
 		t.Errorf("hidden from nil: %q, %v", v.All(), err)
 	}
 	for _, s := range []scopes.Scope{"teams:read", "", scopes.AccountRead} {

@@ -245,7 +245,7 @@ func TestWithdrawnEvents(t *testing.T) {
 	if diff := cmp.Diff(webhook.Events, kept.Events); diff != "" {
 		t.Errorf("its events (-want +got):\n%s", diff)
 	}
-	if got := service.ReadScopes(kept.Events); got != scopes.All() {
+	if got := service.ReadScopes(kept.Events); got != scopes.Specified() {
 		t.Errorf("it takes %q", got)
 	}
 	// A webhook may keep its undeclared types, but cannot add others.

@@ -48,7 +48,7 @@ func newStory(t *testing.T) *story {
 		}
 		return made
 	}
-	key(200*day, "Production API", 0, time.Minute, scopes.All())
+	key(200*day, "Production API", 0, time.Minute, scopes.Specified())
 	key(90*day, "Nightly backup", 9*day+time.Hour, 14*time.Hour, scopes.Of(scopes.EnvironmentsRead, scopes.FilesRead))
 	s.key = key(41*day, "CI deploy", 320*day, 26*time.Hour, scopes.Of(scopes.EnvironmentsRead, scopes.EnvironmentsWrite, scopes.FilesRead, scopes.FilesWrite, scopes.PublishersRead, scopes.PublishersWrite))
 	key(60*day, "Old laptop", 0, 0, scopes.Of(scopes.FilesRead))

@@ -42,7 +42,7 @@ func newHost(ctx context.Context, dir string, receiver *receiver) (*host, error)
 	if err != nil {
 		return nil, err
 	}
-	_, token, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: "first", Scopes: scopes.All(), First: true})
+	_, token, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: "first", Scopes: api.Keys.Scopes().All(), First: true})
 	if err != nil {
 		_ = api.Close()
 		return nil, err

@@ -23,7 +23,6 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
@@ -102,7 +101,7 @@ func prepare(ctx context.Context, dsn string) (token string, err error) {
 		return "", err
 	}
 	defer func() { _ = api.Close() }()
-	_, made, err := api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All(), First: true}) // in Go, never over HTTP
+	_, made, err := api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "bootstrap", Scopes: api.Keys.Scopes().All(), First: true}) // in Go, never over HTTP
 	if errors.Is(err, apikeys.ErrNotFirst) {
 		return "", nil
 	}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -61,7 +60,7 @@ func run(ctx context.Context, out io.Writer, serve bool) (err error) {
 	fmt.Fprintf(out, "A storage service runs at %s, on %s/storage.db\n", host.url, dir)
 
 	// The host creates the first key of an account in Go.
-	_, token, err := host.api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All(), First: true})
+	_, token, err := host.api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "bootstrap", Scopes: host.api.Keys.Scopes().All(), First: true})
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func checkRouter(t *testing.T, mount func(*storageapi.Handler, http.Handler) htt
 	}
 	server := httptest.NewServer(root)
 	defer server.Close()
-	_, admin, err := api.Keys.Create(t.Context(), "acct_1", apikeys.CreateParams{Name: "admin", Scopes: scopes.All()})
+	_, admin, err := api.Keys.Create(t.Context(), "acct_1", apikeys.CreateParams{Name: "admin", Scopes: scopes.Specified()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,7 @@ func runHost(config hostConfig) error {
 	go func() { ran <- api.Run(ctx) }()
 
 	for _, account := range config.Bootstrap {
-		_, token, err := api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "admin", Scopes: scopes.All()})
+		_, token, err := api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "admin", Scopes: scopes.Specified()})
 		if err != nil {
 			return err
 		}

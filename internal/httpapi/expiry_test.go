@@ -29,7 +29,7 @@ func expiryAtNoon(t *testing.T, s string) (time.Time, error) {
 	if err != nil {
 		return at, err
 	}
-	params := apikeys.CreateParams{Name: "a", Scopes: scopes.All(), ExpiresAt: at}
+	params := apikeys.CreateParams{Name: "a", Scopes: scopes.Specified(), ExpiresAt: at}
 	key, _, err := keysAtNoon(t).Create(t.Context(), "acct", params)
 	return key.ExpiresAt, err
 }

@@ -228,7 +228,7 @@ func TestClosedStore(t *testing.T) {
 	if got := h.do("POST", keysPath, admin, newKey).want(500, "INTERNAL_ERROR"); got.body != internalError {
 		t.Errorf("got %s", got.body)
 	}
-	_, _, err := h.api.Keys.Create(t.Context(), alice, apikeys.CreateParams{Name: "a", Scopes: scopes.All()})
+	_, _, err := h.api.Keys.Create(t.Context(), alice, apikeys.CreateParams{Name: "a", Scopes: scopes.Specified()})
 	if !errors.Is(err, store.ErrClosed) {
 		t.Errorf("Create: got error %v, want store.ErrClosed", err)
 	}

@@ -106,7 +106,7 @@ func fillDisk(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, token, err := api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "first", Scopes: scopes.All()})
+	key, token, err := api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "first", Scopes: scopes.Specified()})
 	if err != nil {
 		t.Fatal(err)
 	}

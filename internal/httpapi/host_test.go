@@ -96,7 +96,7 @@ func (h *host) admin(account string) string {
 
 func allScopes() []scopes.Scope {
 	var list []scopes.Scope
-	for s := range scopes.All().All() {
+	for s := range scopes.Specified().All() {
 		list = append(list, s)
 	}
 	return list

@@ -196,7 +196,7 @@ func outcomeOf(err error, isRefusal bool) outcome {
 // begin makes sure that the account has its first key.
 func (a *account) begin(ctx context.Context) {
 	for a.admin == "" {
-		key, token, err := a.world.reach().api.Keys.Create(ctx, a.id, apikeys.CreateParams{Name: "admin", Scopes: scopes.All()})
+		key, token, err := a.world.reach().api.Keys.Create(ctx, a.id, apikeys.CreateParams{Name: "admin", Scopes: scopes.Specified()})
 		if err == nil {
 			a.admin, a.adminID = token.Reveal(), key.ID
 			a.world.truth(func(ctx context.Context, s store.Store) {

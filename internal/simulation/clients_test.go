@@ -86,7 +86,7 @@ func (c *clients) newName() string {
 // unknown.
 func (c *clients) create(ctx context.Context) {
 	name := c.newName()
-	body := map[string]any{"name": name, "scopes": scopes.All().Names()}
+	body := map[string]any{"name": name, "scopes": scopes.Specified().Names()}
 	var id, token string
 	result := unknown
 	for try := 0; try < 3 && result == unknown; try++ {
@@ -108,7 +108,7 @@ func (c *clients) createInGo(ctx context.Context) {
 	call, end, looks := c.context(ctx)
 	defer end()
 	undo := c.beset("CreateKey")
-	made, token, err := c.world.reach().api.Keys.Create(call, c.account.id, apikeys.CreateParams{Name: name, Scopes: scopes.All()})
+	made, token, err := c.world.reach().api.Keys.Create(call, c.account.id, apikeys.CreateParams{Name: name, Scopes: scopes.Specified()})
 	undo()
 	result := outcomeOf(err, errors.Is(err, apierr.ErrExists))
 	c.tell([]string{name}, "creates %s in Go, context of %d looks: %s, %v", name, looks, result, err)

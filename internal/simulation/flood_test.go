@@ -231,7 +231,7 @@ func (f *flood) deleteWebhook(ctx context.Context, account, id string) {
 func (f *flood) createsKeys(ctx context.Context, n int) {
 	for range n {
 		f.insist(ctx, func(h *host) error {
-			_, _, err := h.api.Keys.Create(ctx, floodAccount, apikeys.CreateParams{Name: "flood", Scopes: scopes.All()})
+			_, _, err := h.api.Keys.Create(ctx, floodAccount, apikeys.CreateParams{Name: "flood", Scopes: scopes.Specified()})
 			return err
 		})
 	}
@@ -241,7 +241,7 @@ func (f *flood) createsKeys(ctx context.Context, n int) {
 func (f *flood) renames(ctx context.Context, n int) {
 	var id string
 	f.insist(ctx, func(h *host) error {
-		key, _, err := h.api.Keys.Create(ctx, floodAccount, apikeys.CreateParams{Name: "flood", Scopes: scopes.All()})
+		key, _, err := h.api.Keys.Create(ctx, floodAccount, apikeys.CreateParams{Name: "flood", Scopes: scopes.Specified()})
 		id = key.ID
 		return err
 	})
@@ -262,7 +262,7 @@ func (f *flood) createsBeside(ctx context.Context) {
 		time.Sleep(5 * time.Second)
 		began := w.now()
 		since, calm := w.calmSince()
-		key, _, err := w.reach().api.Keys.Create(ctx, quietAccount, apikeys.CreateParams{Name: "quiet", Scopes: scopes.All()})
+		key, _, err := w.reach().api.Keys.Create(ctx, quietAccount, apikeys.CreateParams{Name: "quiet", Scopes: scopes.Specified()})
 		w.tell("person/quiet", []string{floodAccount}, "creates %s: %v", key.ID, err)
 		// A killed process holds the notifier's lease for another minute.
 		if err != nil || !calm || began-since < 2*aftermath {

@@ -36,7 +36,7 @@ func (l *leaver) life(ctx context.Context) {
 	l.world.receivers.add(name+"-1", l.account.id, pick(l.rand, well, well, slow, hanging, failing))
 	var token apikeys.Token
 	l.until(ctx, "comes", "CreateKey", func(ctx context.Context, h *host) (err error) {
-		_, token, err = h.api.Keys.Create(ctx, l.account.id, apikeys.CreateParams{Name: name, Scopes: scopes.All(), IdempotencyKey: name})
+		_, token, err = h.api.Keys.Create(ctx, l.account.id, apikeys.CreateParams{Name: name, Scopes: scopes.Specified(), IdempotencyKey: name})
 		return err
 	})
 	var hook []webhooks.Webhook

@@ -22,7 +22,7 @@ func BenchmarkAuditEntries(b *testing.B) {
 			}
 			defer func() { _ = store.Close() }()
 			create := func(i int) {
-				key := driver.Key{ID: fmt.Sprintf("key_%026d", i), Account: "acct_0", Name: "benchmark", Scopes: scopes.All()}
+				key := driver.Key{ID: fmt.Sprintf("key_%026d", i), Account: "acct_0", Name: "benchmark", Scopes: scopes.Specified()}
 				key.Hash.Sum[0], key.Hash.Sum[1], key.Hash.Sum[2] = byte(i*7), byte(i>>8), byte(i>>16)
 				options := driver.CreateOptions{}
 				if entry != nil {

@@ -93,7 +93,7 @@ func changeKeysForEver(path string) error {
 	for range cap(failed) {
 		go func() {
 			for {
-				key := driver.Key{ID: "key_" + rand.Text(), Account: "acct", Name: "x", Scopes: scopes.All()}
+				key := driver.Key{ID: "key_" + rand.Text(), Account: "acct", Name: "x", Scopes: scopes.Specified()}
 				_, _ = rand.Read(key.Hash.Sum[:])
 				note := func(action audit.Action) audit.Entry {
 					return audit.Entry{

@@ -26,7 +26,7 @@ func TestListAuditEntries_KeyDeletedAndCreatedAgain_ListsAll(t *testing.T) {
 	}
 	create := func(id string, entry audit.Entry) {
 		t.Helper()
-		key := driver.Key{ID: id, Account: "acct", Scopes: scopes.All(), CreatedAt: time.Now().UTC()}
+		key := driver.Key{ID: id, Account: "acct", Scopes: scopes.Specified(), CreatedAt: time.Now().UTC()}
 		key.Hash.Sum[0] = id[len(id)-1]
 		must(t, s.CreateKey(t.Context(), key, driver.CreateOptions{AuditEntry: entry}))
 	}

@@ -115,7 +115,7 @@ func publishForEver(path string) error {
 				if hooks.Publish(ctx, event) == nil {
 					say("event %s\n", event.ID)
 				}
-				_, token, createErr := keys.Create(ctx, "acct", apikeys.CreateParams{Name: "k", Scopes: scopes.All()})
+				_, token, createErr := keys.Create(ctx, "acct", apikeys.CreateParams{Name: "k", Scopes: scopes.Specified()})
 				if createErr == nil {
 					say("key %s\n", token.Reveal())
 				}

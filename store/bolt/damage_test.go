@@ -79,7 +79,7 @@ func fillFile(t *testing.T, path string) (key driver.Key) {
 	}
 	defer func() { _ = s.Close() }()
 	for i := range 300 {
-		key = driver.Key{ID: fmt.Sprint("key", i), Account: "acct", Scopes: scopes.All()}
+		key = driver.Key{ID: fmt.Sprint("key", i), Account: "acct", Scopes: scopes.Specified()}
 		key.Hash.Sum[0], key.Hash.Sum[1] = byte(i), byte(i>>8)+1
 		if err := s.CreateKey(t.Context(), key, driver.CreateOptions{}); err != nil {
 			t.Fatal(err)

@@ -163,7 +163,7 @@ func TestHTTP_CommitFails_503SaysWhetherChangeIsPossible(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	api, err := storageapi.NewHandler(storageapi.Config{Store: s, Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
-	_, token, err := api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "admin", Scopes: scopes.All()})
+	_, token, err := api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "admin", Scopes: scopes.Specified()})
 	must(t, err)
 	post := func(code int, says string) {
 		t.Helper()

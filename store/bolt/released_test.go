@@ -136,7 +136,7 @@ func (o *owner) fill() {
 	// Create keys that are used, expiring, rotated, renamed, created with an idempotency key, and
 	// deleted.
 	o.use(o.Key(scopes.FilesRead, scopes.AccountRead))
-	key, token, err := api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "expires", Scopes: scopes.All(), ExpiresAt: time.Now().AddDate(50, 0, 0), IdempotencyKey: "one"})
+	key, token, err := api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "expires", Scopes: scopes.Specified(), ExpiresAt: time.Now().AddDate(50, 0, 0), IdempotencyKey: "one"})
 	must(o.T, err)
 	o.holding.Requests["one"], o.holding.Tokens[token.Reveal()] = key.ID, key.ID
 	rotated := o.use(o.Key(scopes.FilesWrite))

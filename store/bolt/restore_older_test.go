@@ -79,7 +79,7 @@ func TestRestore_AbandonedFileOlderThanBackup_Refused(t *testing.T) {
 					c := newCopier(t)
 					keys, err := apikeys.New(c.s, apikeys.Config{})
 					noError(t, err)
-					key, _, err := keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "deleted", Scopes: scopes.All()})
+					key, _, err := keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "deleted", Scopes: scopes.Specified()})
 					noError(t, err)
 					older := earlier(c)
 					c.pass(age)

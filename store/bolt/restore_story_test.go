@@ -160,7 +160,7 @@ func (s *story) entry(account, action, kind, id string) audit.Entry {
 func (s *story) createKey(ctx context.Context, to store.Store, account string) error {
 	s.keys++
 	id := fmt.Sprintf("key_%04d", s.keys)
-	key := driver.Key{ID: id, Account: account, Name: id, Hash: markedHash(id, 1), CreatedAt: time.Now(), Scopes: scopes.All()}
+	key := driver.Key{ID: id, Account: account, Name: id, Hash: markedHash(id, 1), CreatedAt: time.Now(), Scopes: scopes.Specified()}
 	if s.rand.IntN(2) == 0 {
 		key.ExpiresAt = time.Now().Add(30 * 24 * time.Hour)
 	}

@@ -70,7 +70,7 @@ func newLostHost(t testing.TB, options ...bolt.Option) *lostHost {
 	hooks, err := webhooks.New(s, webhooks.Config{Events: alerts.Events()})
 	noError(t, err)
 	createKey := func(name string) {
-		key, token, err := keys.Create(ctx, "acct", apikeys.CreateParams{Name: name, Scopes: scopes.All()})
+		key, token, err := keys.Create(ctx, "acct", apikeys.CreateParams{Name: name, Scopes: scopes.Specified()})
 		noError(t, err)
 		h.tokens[name], h.keys[name] = token, boltops.Ref{Account: "acct", ID: key.ID}
 	}
@@ -373,7 +373,7 @@ func TestRestore_ErasureInProgress_IsFinished(t *testing.T) {
 	}
 	keys, err := apikeys.New(s, apikeys.Config{})
 	noError(t, err)
-	_, token, err := keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "anew", Scopes: scopes.All()})
+	_, token, err := keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "anew", Scopes: scopes.Specified()})
 	noError(t, err)
 	h.tokens["anew"] = token
 	noError(t, s.Close())

@@ -273,7 +273,7 @@ func fillForChanges(t *testing.T, path string) *engine {
 }
 
 func testKey(i int) driver.Key {
-	key := driver.Key{ID: fmt.Sprint("key", i), Account: "acct", Name: "a key", Scopes: scopes.All()}
+	key := driver.Key{ID: fmt.Sprint("key", i), Account: "acct", Name: "a key", Scopes: scopes.Specified()}
 	key.Hash.Sum[0], key.Hash.Sum[1] = byte(i), 1
 	return key
 }

@@ -50,7 +50,7 @@ func BenchmarkPublishDuringUses(b *testing.B) {
 	for p := range 256 {
 		wg.Go(func() {
 			for i := p; i < count; i += 256 {
-				_, token, err := keys.Create(b.Context(), fmt.Sprint("acct_", i%100), apikeys.CreateParams{Name: "key", Scopes: scopes.All()})
+				_, token, err := keys.Create(b.Context(), fmt.Sprint("acct_", i%100), apikeys.CreateParams{Name: "key", Scopes: scopes.Specified()})
 				if err != nil {
 					b.Error(err)
 					return

@@ -31,7 +31,7 @@ func TestExportAccount_ThenErase_CountsMatch(t *testing.T) {
 	}
 	must(err)
 	defer func() { _ = api.Close() }()
-	_, _, err = api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "k", Scopes: scopes.All(), IdempotencyKey: "request"})
+	_, _, err = api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "k", Scopes: scopes.Specified(), IdempotencyKey: "request"})
 	must(err)
 	for _, url := range []string{"https://a.example", "https://b.example"} {
 		_, err := api.Webhooks.Create(t.Context(), "acct", webhooks.CreateParams{URL: url, Events: []driver.EventType{alerts.TypeBalanceLow, alerts.TypeFilesExpiring}})

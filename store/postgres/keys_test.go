@@ -21,7 +21,7 @@ import (
 
 // keyNo returns the ith test key, with its hash.
 func keyNo(i int64) driver.Key {
-	return driver.Key{ID: fmt.Sprint("key_", i), Account: "acct", Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: hashNo(i)}
+	return driver.Key{ID: fmt.Sprint("key_", i), Account: "acct", Name: "key", Scopes: scopes.Specified(), CreatedAt: time.Now(), Hash: hashNo(i)}
 }
 
 // listens makes a node listen until the test ends, and returns once it listens.
@@ -56,7 +56,7 @@ func TestDeleteKey_OnAnotherNode_NextRequestIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer service.Close()
-	key, token, err := service.Create(t.Context(), "acct", apikeys.CreateParams{Name: "key", Scopes: scopes.All()})
+	key, token, err := service.Create(t.Context(), "acct", apikeys.CreateParams{Name: "key", Scopes: scopes.Specified()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -259,7 +259,7 @@ var transactions = map[string]func(ctx context.Context, s *postgres.Store, of st
 }
 
 func testKey(account, id string, no int64) driver.Key {
-	return driver.Key{ID: id, Account: account, Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: driver.Hash{Sum: [32]byte([]byte(fmt.Sprintf("%20s%012d", account, no)))}}
+	return driver.Key{ID: id, Account: account, Name: "key", Scopes: scopes.Specified(), CreatedAt: time.Now(), Hash: driver.Hash{Sum: [32]byte([]byte(fmt.Sprintf("%20s%012d", account, no)))}}
 }
 
 // transacting creates an account named of for one of the transactions.

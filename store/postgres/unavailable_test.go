@@ -64,7 +64,7 @@ func TestHTTP_WriteInterrupted_503SaysWhetherChangeIsPossible(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, token, err := api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "admin", Scopes: scopes.All()})
+	_, token, err := api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "admin", Scopes: scopes.Specified()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -115,7 +115,7 @@ func newRevocations(t testing.TB, options ...postgres.Option) *revocations {
 // request ends.
 func (r *revocations) start(account string) (id string, cause <-chan error) {
 	r.Helper()
-	key, token, err := r.theirs.Create(r.Context(), account, apikeys.CreateParams{Name: "k", Scopes: scopes.All()})
+	key, token, err := r.theirs.Create(r.Context(), account, apikeys.CreateParams{Name: "k", Scopes: scopes.Specified()})
 	if err != nil {
 		r.Fatal(err)
 	}

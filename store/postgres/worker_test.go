@@ -81,7 +81,7 @@ func workOnce(ctx context.Context, s *postgres.Store, name string, i int, tell f
 
 func rotateOnce(ctx context.Context, s *postgres.Store, account, id string, i int) error {
 	first, second := driver.Hash{Sum: sha256.Sum256([]byte(id))}, driver.Hash{Sum: sha256.Sum256([]byte(id + "'"))}
-	key := driver.Key{ID: id, Account: account, Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: first}
+	key := driver.Key{ID: id, Account: account, Name: "key", Scopes: scopes.Specified(), CreatedAt: time.Now(), Hash: first}
 	if err := s.CreateKey(ctx, key, driver.CreateOptions{}); err != nil {
 		return fmt.Errorf("CreateKey: %w", err)
 	}

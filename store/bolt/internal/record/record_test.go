@@ -18,7 +18,7 @@ import (
 // records returns one valid record of each kind.
 func records() [][]byte {
 	at := time.UnixMilli(1_800_000_000_123).UTC()
-	key := driver.Key{ID: "key_1", Account: "acct", Name: "name", Scopes: scopes.All(), CreatedAt: at, ExpiresAt: at}
+	key := driver.Key{ID: "key_1", Account: "acct", Name: "name", Scopes: scopes.Specified(), CreatedAt: at, ExpiresAt: at}
 	key.Previous.Sum[0], key.PreviousExpiresAt = 1, at
 	webhook := driver.Webhook{
 		ID: "wh_1", Account: "acct", URL: "https://example.com/", Events: alerts.EventTypes(), WebhookHealth: driver.WebhookHealth{Active: true, FailingSince: at, WarnedAt: at, OffReason: driver.OffFailing},
@@ -195,7 +195,7 @@ func TestPack_FindsRecordsByNumber(t *testing.T) {
 // The test checks the fields of later versions, which may follow the name. Fields with an odd tag
 // must be rejected.
 func TestDecodeKey_FieldsOfLaterVersions_AreIgnoredOrRejected(t *testing.T) {
-	for _, set := range []scopes.Set{{}, scopes.All(), scopes.Of("teams:read"), scopes.Of(scopes.FilesRead, "teams:read", scopes.AccountRead)} {
+	for _, set := range []scopes.Set{{}, scopes.Specified(), scopes.Of("teams:read"), scopes.Of(scopes.FilesRead, "teams:read", scopes.AccountRead)} {
 		key := driver.Key{ID: "key_1", Account: "acct", Name: "name", Scopes: set}
 		record := EncodeKey(&key)
 		var got driver.Key
