@@ -95,7 +95,7 @@ const (
 
 // filterAuditLog handles the filter form. It redirects to a URL that contains the filters, unless
 // they could contain a secret.
-func (p *pages) filterAuditLog(c *call) (answer, error) {
+func (p *pages) filterAuditLog(c *call) (response, error) {
 	fields := make(url.Values)
 	for _, name := range []string{"target", "action", "who", "from", "to", "after"} {
 		if value := strings.TrimSpace(c.PostForm.Get(name)); value != "" {
@@ -114,7 +114,7 @@ func (p *pages) filterAuditLog(c *call) (answer, error) {
 }
 
 // showAuditLog shows the audit log with the filters in the URL.
-func (p *pages) showAuditLog(c *call) (answer, error) {
+func (p *pages) showAuditLog(c *call) (response, error) {
 	fields := c.URL.Query()
 	if hint := hintIn(fields.Get("who")); hint != "" {
 		fields.Set("who", hint)
@@ -125,7 +125,7 @@ func (p *pages) showAuditLog(c *call) (answer, error) {
 
 // auditLog lists audit entries, newest first. The optional filters select a target, an action, an
 // acting person or key, and a period.
-func (p *pages) auditLog(c *call, fields url.Values) (answer, error) {
+func (p *pages) auditLog(c *call, fields url.Values) (response, error) {
 	f := newForm(fields)
 	query := audit.Query{Since: f.moment("from"), Until: f.moment("to"), Limit: pageSize}
 	if after := fields.Get("after"); isID(after) {
@@ -135,14 +135,14 @@ func (p *pages) auditLog(c *call, fields url.Values) (answer, error) {
 		f.Errors["to"] = "Must be after “From”."
 	}
 	view := auditView{Target: fields.Get("target"), Form: f, After: query.After != ""}
-	a := answer{page: "audit-log", title: "Audit log", tab: "audit-log"}
+	a := response{page: "audit-log", title: "Audit log", tab: "audit-log"}
 	switch target := view.Target; {
 	case isID(target) && strings.HasPrefix(target, keyPrefix):
 		query.Target, a.tab = audit.Target{Kind: audit.TargetKey, ID: target}, "keys"
 	case isID(target) && strings.HasPrefix(target, webhookPrefix):
 		query.Target, a.tab = audit.Target{Kind: audit.TargetWebhook, ID: target}, "webhooks"
 	case target != "":
-		return answer{}, errNoPage
+		return response{}, errNoPage
 	}
 	for _, action := range audit.Actions() {
 		text, kind := actionTexts[action], targetOf(action)
@@ -171,7 +171,7 @@ func (p *pages) auditLog(c *call, fields url.Values) (answer, error) {
 		return a, nil
 	}
 	if err := p.addPast(c, &view, query, strings.ToLower(filters.Get("who"))); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if maybeSecret(filters.Get("who")) {
 		view.Post = filters

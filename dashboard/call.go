@@ -26,7 +26,7 @@ func withAccount(ctx context.Context, account string) context.Context {
 }
 
 // serve returns the handler of a route. It calls handle only if the user may perform the action.
-func (p *pages) serve(action auth.Action, handle func(*call) (answer, error)) http.Handler {
+func (p *pages) serve(action auth.Action, handle func(*call) (response, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &call{Request: r, root: p.root(r)}
 		c.account, _ = r.Context().Value(accountKey{}).(string)
@@ -35,7 +35,7 @@ func (p *pages) serve(action auth.Action, handle func(*call) (answer, error)) ht
 				p.log.WarnContext(r.Context(), "dashboard: no time limit on request bodies, since the ResponseWriter has no read deadline; set http.Server.ReadTimeout", "error", err)
 			})
 		}
-		var a answer
+		var a response
 		err := c.check()
 		if err == nil && len(c.PostForm) > 0 { // the body has been read
 			arrival.Lift(w, r)

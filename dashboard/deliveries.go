@@ -132,16 +132,16 @@ type stateView struct {
 	On          bool
 }
 
-func (p *pages) listDeliveries(c *call) (answer, error) {
+func (p *pages) listDeliveries(c *call) (response, error) {
 	return p.deliveriesPage(c, deliveryListView{})
 }
 
 // deliveriesPage returns the list that the URL selects. view already holds the result of a form, if
 // there was one.
-func (p *pages) deliveriesPage(c *call, view deliveryListView) (answer, error) {
+func (p *pages) deliveriesPage(c *call, view deliveryListView) (response, error) {
 	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	f := newForm(c.URL.Query())
 	query := webhooks.DeliveryQuery{Failed: f.Has("failed", "true"), After: c.after(), Limit: pageSize}
@@ -161,14 +161,14 @@ func (p *pages) deliveriesPage(c *call, view deliveryListView) (answer, error) {
 		view.States = append(view.States, stateView{string(s.State), s.Text, on})
 	}
 	view.Filtered = len(filters) > 0
-	a := answer{page: "deliveries", title: "Deliveries to " + webhook.URL, tab: "webhooks"}
+	a := response{page: "deliveries", title: "Deliveries to " + webhook.URL, tab: "webhooks"}
 	if len(f.Errors) > 0 {
 		a.status, a.data = http.StatusUnprocessableEntity, view
 		return a, nil
 	}
 	page, err := p.webhooks.ListDeliveries(c.Context(), c.account, webhook.ID, query)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	view.Deliveries = p.viewDeliveries(page.Deliveries)
 	view.pager = c.pager("webhooks/"+webhook.ID+"/deliveries", filters.Encode(), len(page.Deliveries), page.Next, later(0, page.Next), "event")
@@ -178,10 +178,10 @@ func (p *pages) deliveriesPage(c *call, view deliveryListView) (answer, error) {
 
 // resendDeliveries resends the deliveries that the user selected on a page of the list, and shows
 // that page again.
-func (p *pages) resendDeliveries(c *call) (answer, error) {
+func (p *pages) resendDeliveries(c *call) (response, error) {
 	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	events, list, filters := c.PostForm["event"], "webhooks/"+webhook.ID+"/deliveries?", c.URL.Query()
 	if len(events) == 0 || len(events) > pageSize {
@@ -197,7 +197,7 @@ func (p *pages) resendDeliveries(c *call) (answer, error) {
 		case errors.Is(err, apierr.ErrNotFound):
 			view.Failures = append(view.Failures, resendFailure{event, "the event is no longer stored"})
 		case c.Context().Err() != nil:
-			return answer{}, err
+			return response{}, err
 		default: // other deliveries may have been queued
 			p.log.ErrorContext(c.Context(), "dashboard: resending an event failed", "webhook", webhook.ID, "event", event, "error", err)
 			view.Failures = append(view.Failures, resendFailure{event, "there was a problem on our side; try again"})
@@ -231,31 +231,31 @@ type deliveryPageView struct {
 	Problem  string
 }
 
-func (p *pages) showDelivery(c *call) (answer, error) { return p.deliveryPage(c, "") }
+func (p *pages) showDelivery(c *call) (response, error) { return p.deliveryPage(c, "") }
 
-func (p *pages) deliveryPage(c *call, problem string) (answer, error) {
+func (p *pages) deliveryPage(c *call, problem string) (response, error) {
 	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	delivery, err := p.webhooks.Delivery(c.Context(), c.account, webhook.ID, c.PathValue("event"))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	shown, _, err := p.viewCurrent(c, &webhook)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	event, err := p.viewEventBody(c, delivery.EventID, delivery.PublishedAt)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	due := delivery.State == webhooks.Pending && webhook.Claimable() && delivery.NextAttemptAt.Sub(p.now()) < time.Minute
-	return answer{page: "delivery", title: "Delivery of " + delivery.EventID, tab: "webhooks", refresh: due,
+	return response{page: "delivery", title: "Delivery of " + delivery.EventID, tab: "webhooks", refresh: due,
 		data: deliveryPageView{shown, p.viewDelivery(&delivery), event, problem}}, nil
 }
 
-func (p *pages) redeliver(c *call) (answer, error) {
+func (p *pages) redeliver(c *call) (response, error) {
 	id, event := c.PathValue("id"), c.PathValue("event")
 	err := p.webhooks.Redeliver(c.Context(), c.account, id, event)
 	if errors.Is(err, apierr.ErrNotFound) { // perhaps only the event's body is missing
@@ -264,11 +264,11 @@ func (p *pages) redeliver(c *call) (answer, error) {
 		return a, err
 	}
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	webhook, err := p.webhooks.Get(c.Context(), c.account, id)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return goTo("webhooks/"+id+"/deliveries/"+event, resent(&webhook)), nil
 }

@@ -38,7 +38,7 @@ type listedEvent struct {
 // A stateCount shows how many deliveries of an event are in one state.
 type stateCount struct{ Text, Mark string }
 
-func (p *pages) listEvents(c *call) (answer, error) {
+func (p *pages) listEvents(c *call) (response, error) {
 	f := newForm(c.URL.Query())
 	query := webhooks.EventQuery{After: c.after(), Limit: eventPageSize}
 	query.From, query.To = f.period()
@@ -46,23 +46,23 @@ func (p *pages) listEvents(c *call) (answer, error) {
 	query.Types, view.Types = p.typeFilter(f, p.eventChoices(nil))
 	filters := f.filled("type", "from", "to")
 	view.Filtered = len(filters) > 0
-	a := answer{page: "events", title: "Events", tab: "events"}
+	a := response{page: "events", title: "Events", tab: "events"}
 	if len(f.Errors) > 0 {
 		a.status, a.data = http.StatusUnprocessableEntity, view
 		return a, nil
 	}
 	page, err := p.webhooks.ListEvents(c.Context(), c.account, query)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	unsubscribed, err := p.unsubscribed(c)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	for _, event := range page.Events {
 		deliveries, err := p.webhooks.EventDeliveries(c.Context(), c.account, event.ID)
 		if err != nil && !errors.Is(err, apierr.ErrNotFound) { // ErrNotFound: purged meanwhile
-			return answer{}, err
+			return response{}, err
 		}
 		view.Events = append(view.Events, listedEvent{
 			ID: event.ID, Event: p.viewEvent(event.Type), Published: p.when(event.PublishedAt),
@@ -139,14 +139,14 @@ type eventPageView struct {
 	Body         *eventBodyView
 }
 
-func (p *pages) showEvent(c *call) (answer, error) {
+func (p *pages) showEvent(c *call) (response, error) {
 	event, err := p.webhooks.Event(c.Context(), c.account, c.PathValue("event"))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	deliveries, err := p.webhooks.EventDeliveries(c.Context(), c.account, event.ID)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	published := event.Timestamp
 	if len(deliveries) > 0 {
@@ -159,16 +159,16 @@ func (p *pages) showEvent(c *call) (answer, error) {
 		if d.To = webhook.URL; errors.Is(err, apierr.ErrNotFound) {
 			d.Gone = true
 		} else if err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 	}
 	if view.Body, err = p.viewEventBody(c, event.ID, published); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	unsubscribed, err := p.unsubscribed(c)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	view.Unsubscribed = unsubscribed(event.Type)
-	return answer{page: "event", title: "Event " + event.ID, tab: "events", data: view}, nil
+	return response{page: "event", title: "Event " + event.ID, tab: "events", data: view}, nil
 }

@@ -19,7 +19,7 @@ type badForm struct{ error }
 func (f badForm) Unwrap() error { return f.error }
 
 // failure returns the error page for err.
-func (p *pages) failure(c *call, err error) answer {
+func (p *pages) failure(c *call, err error) response {
 	var (
 		form     badForm
 		tooLarge *http.MaxBytesError
@@ -45,8 +45,8 @@ func (p *pages) failure(c *call, err error) answer {
 // A failureView is the template data for an error page.
 type failureView struct{ Heading, Text string }
 
-func failed(status int, heading, text string) answer {
-	return answer{status: status, page: "failure", title: heading, data: failureView{heading, text}}
+func failed(status int, heading, text string) response {
+	return response{status: status, page: "failure", title: heading, data: failureView{heading, text}}
 }
 
 // refuseOrigin answers a request that another site's page has sent.

@@ -8,19 +8,19 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 )
 
-func (p *pages) renameKey(c *call) (answer, error) {
+func (p *pages) renameKey(c *call) (response, error) {
 	id, f := c.PathValue("id"), newForm(c.PostForm)
 	name := strings.TrimSpace(f.Values.Get("name"))
 	_, err := p.keys.Update(c.Context(), c.account, id, apikeys.UpdateParams{Name: &name})
 	if err := f.refuse("name", err); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if len(f.Errors) == 0 {
 		return goTo("api-keys/"+id, "renamed"), nil
 	}
 	key, err := p.keys.Get(c.Context(), c.account, id)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	a := p.keyPage(&key, f)
 	a.status = http.StatusUnprocessableEntity
@@ -34,26 +34,26 @@ type rotationView struct {
 	Form    form
 }
 
-func (p *pages) askRotateKey(c *call) (answer, error) {
+func (p *pages) askRotateKey(c *call) (response, error) {
 	key, err := p.keys.Get(c.Context(), c.account, c.PathValue("id"))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return p.rotationOfKey(&key, newForm(map[string][]string{"grace": {"24h"}})), nil
 }
 
-func (p *pages) rotationOfKey(key *apikeys.Key, f form) answer {
-	return answer{page: "key-rotate", title: "Rotate " + key.Name, tab: "keys",
+func (p *pages) rotationOfKey(key *apikeys.Key, f form) response {
+	return response{page: "key-rotate", title: "Rotate " + key.Name, tab: "keys",
 		data: rotationView{Key: p.viewKey(key), Form: f}}
 }
 
-func (p *pages) rotateKey(c *call) (answer, error) {
+func (p *pages) rotateKey(c *call) (response, error) {
 	id, f := c.PathValue("id"), newForm(c.PostForm)
 	grace, ok := f.grace()
 	if !ok {
 		key, err := p.keys.Get(c.Context(), c.account, id)
 		if err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		a := p.rotationOfKey(&key, f)
 		a.status = http.StatusUnprocessableEntity
@@ -74,22 +74,22 @@ func (p *pages) rotateKey(c *call) (answer, error) {
 		}
 	}
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return p.keyMade(c, &key, token, true), nil
 }
 
-func (p *pages) askRevokeKey(c *call) (answer, error) {
+func (p *pages) askRevokeKey(c *call) (response, error) {
 	key, err := p.keys.Get(c.Context(), c.account, c.PathValue("id"))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return answer{page: "key-revoke", title: "Revoke " + key.Name, tab: "keys", data: keyPageView{Key: p.viewKey(&key)}}, nil
+	return response{page: "key-revoke", title: "Revoke " + key.Name, tab: "keys", data: keyPageView{Key: p.viewKey(&key)}}, nil
 }
 
-func (p *pages) revokeKey(c *call) (answer, error) {
+func (p *pages) revokeKey(c *call) (response, error) {
 	if err := p.keys.Delete(c.Context(), c.account, c.PathValue("id"), apikeys.DeleteParams{}); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return goTo("api-keys", "revoked"), nil
 }

@@ -36,7 +36,7 @@ var expiring = []choice{
 
 // filterKeys handles the filter form. If the user has pasted the value of a key as the name, it
 // runs a search instead, because the value must not appear in a URL.
-func (p *pages) filterKeys(c *call) (answer, error) {
+func (p *pages) filterKeys(c *call) (response, error) {
 	if name := c.PostForm.Get("name"); hintIn(name) != "" || maybeSecret(name) {
 		c.PostForm = url.Values{"q": {name}}
 		return p.search(c)

@@ -31,13 +31,13 @@ var expiries = []choice{
 	{"365", "In a year"},
 }
 
-func (p *pages) newKey(c *call) (answer, error) {
+func (p *pages) newKey(c *call) (response, error) {
 	f := newForm(map[string][]string{"expiry": {"90"}})
 	return p.keyForm(f, newNonce(), "", http.StatusOK), nil
 }
 
-func (p *pages) keyForm(f form, nonce, problem string, status int) answer {
-	return answer{status: status, page: "key-new", title: "Create API key", tab: "keys", data: keyFormView{
+func (p *pages) keyForm(f form, nonce, problem string, status int) response {
+	return response{status: status, page: "key-new", title: "Create API key", tab: "keys", data: keyFormView{
 		Form: f, Problem: problem, Nonce: nonce, Areas: p.areas(), Expiries: expiries,
 		Tomorrow: p.now().UTC().AddDate(0, 0, 1).Format(time.DateOnly),
 	}}
@@ -51,7 +51,7 @@ type keyMadeView struct {
 	Command string // shell command that sends a request with the value
 }
 
-func (p *pages) createKey(c *call) (answer, error) {
+func (p *pages) createKey(c *call) (response, error) {
 	f := newForm(c.PostForm)
 	nonce := c.PostForm.Get("nonce")
 	params := p.readKey(f)
@@ -71,16 +71,16 @@ func (p *pages) createKey(c *call) (answer, error) {
 	case errors.As(err, &rule): // the nonce is invalid, or the expiry has passed meanwhile
 		return p.keyForm(f, newNonce(), "No key was created. Submit the form again.", http.StatusUnprocessableEntity), nil
 	case err != nil:
-		return answer{}, err
+		return response{}, err
 	}
 	return p.keyMade(c, &key, token, false), nil
 }
 
 // keyMade shows a key's new value. After a reload the browser shows the key's page.
-func (p *pages) keyMade(c *call, key *apikeys.Key, token apikeys.Token, rotated bool) answer {
+func (p *pages) keyMade(c *call, key *apikeys.Key, token apikeys.Token, rotated bool) response {
 	view := keyMadeView{p.viewKey(key), token.Reveal(), rotated, ""}
 	view.Command = "curl " + quoted(p.apiAddress(c.Request)+"/api-keys/self") + " -H " + quoted(auth.HeaderName+": "+view.Value)
-	return answer{page: "key-made", title: key.Name, tab: "keys", replace: "api-keys/" + key.ID, data: view}
+	return response{page: "key-made", title: key.Name, tab: "keys", replace: "api-keys/" + key.ID, data: view}
 }
 
 // apiAddress returns the address of the API, including its prefix. By default it uses the Origin

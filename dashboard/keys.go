@@ -103,14 +103,14 @@ type keyListView struct {
 	pager
 }
 
-func (p *pages) listKeys(c *call) (answer, error) {
+func (p *pages) listKeys(c *call) (response, error) {
 	query, shown := p.keyFilter(c)
 	query.After, query.Limit = c.after(), pageSize
 	view := keyListView{Filter: shown}
-	a := answer{page: "keys", title: "API keys", tab: "keys"}
+	a := response{page: "keys", title: "API keys", tab: "keys"}
 	page, err := p.keys.List(c.Context(), c.account, query)
 	if err := shown.Form.refuse("name", err); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if len(shown.Form.Errors) > 0 {
 		a.status = http.StatusUnprocessableEntity
@@ -118,7 +118,7 @@ func (p *pages) listKeys(c *call) (answer, error) {
 	var rest apikeys.KeyPage
 	if query.After, query.Limit = page.Next, countedAtMost; page.Next != "" {
 		if rest, err = p.keys.List(c.Context(), c.account, query); err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 	}
 	view.pager = c.pager("api-keys", shown.Query, len(page.Keys), page.Next, later(len(rest.Keys), rest.Next), "key")
@@ -135,17 +135,17 @@ type keyPageView struct {
 	Form form // the form that renames the key
 }
 
-func (p *pages) showKey(c *call) (answer, error) {
+func (p *pages) showKey(c *call) (response, error) {
 	key, err := p.keys.Get(c.Context(), c.account, c.PathValue("id"))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	f := newForm(map[string][]string{"name": {key.Name}})
 	return p.keyPage(&key, f), nil
 }
 
-func (p *pages) keyPage(key *apikeys.Key, f form) answer {
-	return answer{page: "key", title: key.Name, tab: "keys", data: keyPageView{p.viewKey(key), f}}
+func (p *pages) keyPage(key *apikeys.Key, f form) response {
+	return response{page: "key", title: key.Name, tab: "keys", data: keyPageView{p.viewKey(key), f}}
 }
 
 // An areaView is an area of the service with its scopes.

@@ -24,7 +24,7 @@ var recoverable = []choice{
 	{string(webhooks.Delivered), "Delivered: your endpoint gets them a second time"},
 }
 
-func (p *pages) askRecover(c *call) (answer, error) {
+func (p *pages) askRecover(c *call) (response, error) {
 	f := newForm(c.URL.Query()) // a link may prefill the form
 	if !f.Values.Has("state") {
 		f.Values["state"] = []string{string(webhooks.Dead), string(webhooks.Skipped), string(webhooks.Pending)}
@@ -32,16 +32,16 @@ func (p *pages) askRecover(c *call) (answer, error) {
 	return p.recoveryForm(c, f, http.StatusOK)
 }
 
-func (p *pages) recoveryForm(c *call, f form, status int) (answer, error) {
+func (p *pages) recoveryForm(c *call, f form, status int) (response, error) {
 	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return answer{status: status, page: "recover", title: "Resend missed events to " + webhook.URL, tab: "webhooks",
+	return response{status: status, page: "recover", title: "Resend missed events to " + webhook.URL, tab: "webhooks",
 		data: recoveryFormView{p.viewWebhook(&webhook), f, recoverable}}, nil
 }
 
-func (p *pages) startRecovery(c *call) (answer, error) {
+func (p *pages) startRecovery(c *call) (response, error) {
 	f := newForm(c.PostForm)
 	var params webhooks.RecoverParams
 	params.From, params.To = f.period()
@@ -65,7 +65,7 @@ func (p *pages) startRecovery(c *call) (answer, error) {
 		return p.recoveryForm(c, f, http.StatusConflict)
 	}
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return goTo("webhooks/"+id+"/recoveries/"+recovery.ID, ""), nil
 }
@@ -83,21 +83,21 @@ type recoveryPageView struct {
 	Live      bool
 }
 
-func (p *pages) showRecovery(c *call) (answer, error) {
+func (p *pages) showRecovery(c *call) (response, error) {
 	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	recovery, err := p.webhooks.Recovery(c.Context(), c.account, c.PathValue("recovery"))
 	if err == nil && recovery.WebhookID != webhook.ID {
 		err = apierr.ErrNotFound
 	}
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	stats, err := p.webhooks.WebhookStats(c.Context(), c.account, webhook.ID)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	var states []string
 	for _, s := range deliveryStates {
@@ -116,5 +116,5 @@ func (p *pages) showRecovery(c *call) (answer, error) {
 		view.Pending = 0 // no pending delivery belongs to this recovery
 	}
 	view.Live = !view.Done || view.Pending > 0 && webhook.Claimable()
-	return answer{page: "recovery", title: "Resending events", tab: "webhooks", refresh: view.Live, data: view}, nil
+	return response{page: "recovery", title: "Resending events", tab: "webhooks", refresh: view.Live, data: view}, nil
 }

@@ -77,8 +77,8 @@ type layoutView struct {
 	Data                      any
 }
 
-// render writes the page of an answer.
-func (p *pages) render(w io.Writer, c *call, a answer) error {
+// render writes the page of a response.
+func (p *pages) render(w io.Writer, c *call, a response) error {
 	page := templates[a.page]
 	if page == nil {
 		return fmt.Errorf("no template %q", a.page)

@@ -16,7 +16,7 @@ func (p *pages) mux() *http.ServeMux {
 		method string      // empty means any method
 		path   string      // below the root
 		action auth.Action // the action that the user must be allowed to perform, see Config.May
-		handle func(*call) (answer, error)
+		handle func(*call) (response, error)
 	}{
 		{"GET", "{$}", anyone, p.showFirst},
 
@@ -62,7 +62,7 @@ func (p *pages) mux() *http.ServeMux {
 		{"GET", "search", anyone, p.showSearch},
 		{"POST", "search", anyone, p.search},
 
-		{"", "{rest...}", anyone, func(*call) (answer, error) { return answer{}, errNoPage }},
+		{"", "{rest...}", anyone, func(*call) (response, error) { return response{}, errNoPage }},
 	}
 	mux := http.NewServeMux()
 	for _, route := range routes {
@@ -75,7 +75,7 @@ func (p *pages) mux() *http.ServeMux {
 }
 
 // showFirst redirects to the first page that the user is allowed to see.
-func (p *pages) showFirst(c *call) (answer, error) {
+func (p *pages) showFirst(c *call) (response, error) {
 	if p.permit(c.Request, auth.ReadKeys) != nil {
 		return goTo("webhooks", ""), nil
 	}

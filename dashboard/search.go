@@ -98,7 +98,7 @@ type search struct {
 
 // search handles the search form. It redirects to a URL with the query, so that users can bookmark
 // the search, unless the query could contain a secret. Positions never appear in a URL.
-func (p *pages) search(c *call) (answer, error) {
+func (p *pages) search(c *call) (response, error) {
 	text := strings.TrimSpace(c.PostForm.Get("q"))
 	if hint := hintIn(text); hint != "" {
 		text = hint
@@ -114,7 +114,7 @@ func (p *pages) search(c *call) (answer, error) {
 }
 
 // showSearch shows the results for the query in the URL.
-func (p *pages) showSearch(c *call) (answer, error) {
+func (p *pages) showSearch(c *call) (response, error) {
 	text := strings.TrimSpace(c.URL.Query().Get("q"))
 	if hint := hintIn(text); hint != "" {
 		return goTo("search?q="+hint, ""), nil
@@ -125,10 +125,10 @@ func (p *pages) showSearch(c *call) (answer, error) {
 // find finds keys by ID, name and hint, webhooks by ID and URL, events by ID, and event types by
 // name and description. It starts at the positions in from. If there is only one result, it
 // redirects to the page of that result.
-func (p *pages) find(c *call, query string, from url.Values) (answer, error) {
+func (p *pages) find(c *call, query string, from url.Values) (response, error) {
 	s := &search{pages: p, c: c, text: strings.ToLower(query), from: from, view: searchView{Query: query}}
 	s.view.KeysAfter, s.view.HooksAfter, s.view.EventsAfter, s.view.GoneAfter = done, done, done, done
-	a := answer{page: "search", title: "Search", query: query}
+	a := response{page: "search", title: "Search", query: query}
 	if query == "" || !isText(query) || utf8.RuneCountInString(query) > maxQuery {
 		a.data = s.view
 		return a, nil
@@ -141,7 +141,7 @@ func (p *pages) find(c *call, query string, from url.Values) (answer, error) {
 			continue
 		}
 		if err := part.find(); err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 	}
 	v := &s.view

@@ -19,10 +19,10 @@ func unchanged(asked string) webhooks.Condition {
 	}
 }
 
-func (p *pages) turnWebhook(c *call) (answer, error) {
+func (p *pages) turnWebhook(c *call) (response, error) {
 	id, on := c.PathValue("id"), c.PostForm.Get("to") == "on"
 	if !on && c.PostForm.Get("to") != "off" {
-		return answer{}, badForm{errors.New("neither on nor off")}
+		return response{}, badForm{errors.New("neither on nor off")}
 	}
 	var off time.Time // when the webhook was disabled
 	remember := func(before, _ webhooks.Webhook) error {
@@ -30,7 +30,7 @@ func (p *pages) turnWebhook(c *call) (answer, error) {
 		return nil
 	}
 	if _, err := p.webhooks.Update(c.Context(), c.account, id, webhooks.UpdateParams{Active: &on, If: remember}); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	a := goTo("webhooks/"+id, c.PostForm.Get("to"))
 	if on && !off.IsZero() {
@@ -40,26 +40,26 @@ func (p *pages) turnWebhook(c *call) (answer, error) {
 }
 
 // askTurnOffWebhook asks for confirmation, because events are skipped while a webhook is off.
-func (p *pages) askTurnOffWebhook(c *call) (answer, error) {
+func (p *pages) askTurnOffWebhook(c *call) (response, error) {
 	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if !webhook.Active {
 		return goTo("webhooks/"+webhook.ID, ""), nil
 	}
-	return answer{page: "webhook-off", title: "Turn off " + webhook.URL, tab: "webhooks", data: p.viewWebhook(&webhook)}, nil
+	return response{page: "webhook-off", title: "Turn off " + webhook.URL, tab: "webhooks", data: p.viewWebhook(&webhook)}, nil
 }
 
-func (p *pages) releaseWebhook(c *call) (answer, error) {
+func (p *pages) releaseWebhook(c *call) (response, error) {
 	id := c.PathValue("id")
 	if _, err := p.webhooks.Release(c.Context(), c.account, id); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return goTo("webhooks/"+id, "released"), nil
 }
 
-func (p *pages) testWebhook(c *call) (answer, error) {
+func (p *pages) testWebhook(c *call) (response, error) {
 	test, err := p.webhooks.SendTest(c.Context(), c.account, c.PathValue("id"))
 	if busy, held := errors.Is(err, webhooks.ErrTesting), errors.Is(err, webhooks.ErrHeld); busy || held {
 		a, err := p.webhookPage(c, &testView{Busy: busy, Held: held})
@@ -67,29 +67,29 @@ func (p *pages) testWebhook(c *call) (answer, error) {
 		return a, err
 	}
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return p.webhookPage(c, &testView{EventID: test.ID, Event: p.viewBody(test.Body), Attempt: p.viewAttempt(test.ID, test.Attempt)})
 }
 
-func (p *pages) askRotateSecret(c *call) (answer, error) {
+func (p *pages) askRotateSecret(c *call) (response, error) {
 	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return p.rotationOfSecret(&webhook, newForm(map[string][]string{"grace": {"24h"}})), nil
 }
 
-func (p *pages) rotationOfSecret(webhook *webhooks.Webhook, f form) answer {
-	return answer{page: "webhook-rotate", title: "Rotate the signing secret of " + webhook.URL, tab: "webhooks",
+func (p *pages) rotationOfSecret(webhook *webhooks.Webhook, f form) response {
+	return response{page: "webhook-rotate", title: "Rotate the signing secret of " + webhook.URL, tab: "webhooks",
 		data: rotationView{Webhook: p.viewWebhook(webhook), Form: f}}
 }
 
-func (p *pages) rotateSecret(c *call) (answer, error) {
+func (p *pages) rotateSecret(c *call) (response, error) {
 	id, f := c.PathValue("id"), newForm(c.PostForm)
 	webhook, err := p.webhooks.Get(c.Context(), c.account, id)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	grace, ok := f.grace()
 	if !ok {
@@ -104,22 +104,22 @@ func (p *pages) rotateSecret(c *call) (answer, error) {
 		return a, nil
 	}
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return p.webhookMade(&rotated, rotated.Secret.Reveal(), true), nil
 }
 
-func (p *pages) askDeleteWebhook(c *call) (answer, error) {
+func (p *pages) askDeleteWebhook(c *call) (response, error) {
 	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return answer{page: "webhook-delete", title: "Delete " + webhook.URL, tab: "webhooks", data: webhookPageView{Webhook: p.viewWebhook(&webhook)}}, nil
+	return response{page: "webhook-delete", title: "Delete " + webhook.URL, tab: "webhooks", data: webhookPageView{Webhook: p.viewWebhook(&webhook)}}, nil
 }
 
-func (p *pages) deleteWebhook(c *call) (answer, error) {
+func (p *pages) deleteWebhook(c *call) (response, error) {
 	if err := p.webhooks.Delete(c.Context(), c.account, c.PathValue("id"), webhooks.DeleteParams{}); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return goTo("webhooks", "deleted"), nil
 }

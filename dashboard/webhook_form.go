@@ -20,17 +20,17 @@ type webhookFormView struct {
 	Events  []eventView
 }
 
-func (p *pages) newWebhook(c *call) (answer, error) {
+func (p *pages) newWebhook(c *call) (response, error) {
 	return p.webhookForm(webhookFormView{Form: newForm(nil), Nonce: newNonce()}, http.StatusOK), nil
 }
 
-func (p *pages) webhookForm(view webhookFormView, status int) answer {
+func (p *pages) webhookForm(view webhookFormView, status int) response {
 	view.Events = p.eventChoices(view.Webhook)
 	title := "Create webhook"
 	if view.Webhook != nil {
 		title = "Edit " + view.Webhook.URL
 	}
-	return answer{status: status, page: "webhook-form", title: title, tab: "webhooks", data: view}
+	return response{status: status, page: "webhook-form", title: title, tab: "webhooks", data: view}
 }
 
 // A webhookMadeView is the template data for the page of a webhook that was just created or whose
@@ -42,12 +42,12 @@ type webhookMadeView struct {
 	Header  string // name of the header that signs the body
 }
 
-func (p *pages) createWebhook(c *call) (answer, error) {
+func (p *pages) createWebhook(c *call) (response, error) {
 	f := newForm(c.PostForm)
 	view := webhookFormView{Form: f, Nonce: c.PostForm.Get("nonce")}
 	params, err := p.readWebhook(f, nil)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if len(f.Errors) > 0 {
 		return p.webhookForm(view, http.StatusUnprocessableEntity), nil
@@ -70,23 +70,23 @@ func (p *pages) createWebhook(c *call) (answer, error) {
 		view.Problem, view.Nonce = "No webhook was created. Submit the form again.", newNonce()
 		return p.webhookForm(view, http.StatusUnprocessableEntity), nil
 	case err != nil:
-		return answer{}, err
+		return response{}, err
 	}
 	return p.webhookMade(&webhook, webhook.Secret.Reveal(), false), nil
 }
 
 // webhookMade shows a webhook's new secret. After a reload the browser shows the webhook's page.
-func (p *pages) webhookMade(webhook *webhooks.Webhook, secret string, rotated bool) answer {
-	return answer{
+func (p *pages) webhookMade(webhook *webhooks.Webhook, secret string, rotated bool) response {
+	return response{
 		page: "webhook-made", title: webhook.URL, tab: "webhooks", replace: "webhooks/" + webhook.ID,
 		data: webhookMadeView{p.viewWebhook(webhook), secret, rotated, p.webhooks.SignatureHeader()},
 	}
 }
 
-func (p *pages) editWebhook(c *call) (answer, error) {
+func (p *pages) editWebhook(c *call) (response, error) {
 	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	view := p.viewWebhook(&webhook)
 	f := newForm(map[string][]string{"url": {webhook.URL}, "threshold": {view.Threshold}})
@@ -96,15 +96,15 @@ func (p *pages) editWebhook(c *call) (answer, error) {
 	return p.webhookForm(webhookFormView{Form: f, Webhook: &view, Version: view.Version}, http.StatusOK), nil
 }
 
-func (p *pages) updateWebhook(c *call) (answer, error) {
+func (p *pages) updateWebhook(c *call) (response, error) {
 	id, f := c.PathValue("id"), newForm(c.PostForm)
 	webhook, err := p.webhooks.Get(c.Context(), c.account, id)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	params, err := p.readWebhook(f, webhook.Events)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if p.unit == "" { // the form has no threshold field
 		params.Threshold = webhook.Threshold
@@ -123,7 +123,7 @@ func (p *pages) updateWebhook(c *call) (answer, error) {
 		return p.webhookForm(view, http.StatusConflict), nil
 	}
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return goTo("webhooks/"+id, "saved"), nil
 }

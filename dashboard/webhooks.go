@@ -151,30 +151,30 @@ type listedWebhook struct {
 	Health healthView
 }
 
-func (p *pages) listWebhooks(c *call) (answer, error) {
+func (p *pages) listWebhooks(c *call) (response, error) {
 	page, err := p.webhooks.List(c.Context(), c.account, webhooks.WebhookQuery{After: c.after(), Limit: webhookPageSize})
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	var rest webhooks.WebhookPage
 	if page.Next != "" {
 		if rest, err = p.webhooks.List(c.Context(), c.account, webhooks.WebhookQuery{After: page.Next, Limit: countedAtMost}); err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 	}
 	view := webhookListView{pager: c.pager("webhooks", "", len(page.Webhooks), page.Next, later(len(rest.Webhooks), rest.Next), "webhook")}
 	for i := range page.Webhooks {
 		webhook, _, err := p.viewCurrent(c, &page.Webhooks[i])
 		if err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		health, err := p.health(c, page.Webhooks[i].ID, listSample)
 		if err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		view.Webhooks = append(view.Webhooks, listedWebhook{webhook, health})
 	}
-	return answer{page: "webhooks", title: "Webhooks", tab: "webhooks", data: view}, nil
+	return response{page: "webhooks", title: "Webhooks", tab: "webhooks", data: view}, nil
 }
 
 // A webhookPageView is the template data for the page of a webhook.
@@ -234,7 +234,7 @@ type testView struct {
 	Held    bool // not sent because the webhook is on hold
 }
 
-func (p *pages) showWebhook(c *call) (answer, error) { return p.webhookPage(c, nil) }
+func (p *pages) showWebhook(c *call) (response, error) { return p.webhookPage(c, nil) }
 
 // Limits of a webhook's page. The page first shows the latest failures of recent days, if there are
 // any, and then the latest other deliveries.
@@ -243,35 +243,35 @@ const (
 	recent = 7 * 24 * time.Hour
 )
 
-func (p *pages) webhookPage(c *call, test *testView) (answer, error) {
+func (p *pages) webhookPage(c *call, test *testView) (response, error) {
 	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	shown, stats, err := p.viewCurrent(c, &webhook)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	failed, err := p.webhooks.ListDeliveries(c.Context(), c.account, webhook.ID, webhooks.DeliveryQuery{
 		Failed: true, States: []webhooks.DeliveryState{webhooks.Dead, webhooks.Pending}, From: p.now().Add(-recent), Limit: latest,
 	})
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	page, err := p.webhooks.ListDeliveries(c.Context(), c.account, webhook.ID, webhooks.DeliveryQuery{Limit: len(failed.Deliveries) + latest})
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	others := slices.DeleteFunc(page.Deliveries, func(d webhooks.Delivery) bool {
 		return slices.ContainsFunc(failed.Deliveries, func(f webhooks.Delivery) bool { return f.EventID == d.EventID })
 	})
 	events, err := p.webhooks.ListEvents(c.Context(), c.account, webhooks.EventQuery{Types: webhook.Events, From: p.now().Add(-hours * time.Hour), Limit: 1})
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	health, err := p.health(c, webhook.ID, pageSample)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	view := webhookPageView{
 		Webhook: shown, Health: health, Pending: stats.Pending, Test: test,
@@ -285,13 +285,13 @@ func (p *pages) webhookPage(c *call, test *testView) (answer, error) {
 	}
 	if !webhook.Active || !off.IsZero() {
 		if view.Skipped, err = p.skipped(c, webhook.ID, off.Truncate(time.Minute)); err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 	}
 	if stats.OldestDue > 0 {
 		view.OldestDue = took(stats.OldestDue)
 	}
-	a := answer{page: "webhook", title: webhook.URL, tab: "webhooks", data: view}
+	a := response{page: "webhook", title: webhook.URL, tab: "webhooks", data: view}
 	if test != nil {
 		a.replace = "webhooks/" + webhook.ID
 	}

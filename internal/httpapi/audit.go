@@ -76,14 +76,14 @@ func viewAuditEntry(n audit.Entry) auditView {
 // auditCursor is the list name in the cursors of the audit log.
 const auditCursor = "audit"
 
-func (a *api) listAuditLog(c *call) (answer, error) {
+func (a *api) listAuditLog(c *call) (response, error) {
 	query, err := parseAuditQuery(c.query)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	page, err := a.entries.List(c.Context(), c.caller.Account, query)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if page.Next != "" {
 		page.Next = auditCursor + "/" + page.Next

@@ -86,14 +86,14 @@ func (a *api) viewDeliveryRead(d *webhooks.Delivery) deliveryReadView {
 	return view
 }
 
-func (a *api) listDeliveries(c *call) (answer, error) {
+func (a *api) listDeliveries(c *call) (response, error) {
 	query, err := parseDeliveryQuery(c.query, c.id)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	page, err := a.webhooks.ListDeliveries(c.Context(), c.caller.Account, c.webhookID(), query)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	next := page.Next
 	if next != "" {
@@ -102,35 +102,35 @@ func (a *api) listDeliveries(c *call) (answer, error) {
 	return showList(page.Deliveries, next, a.viewDeliveryListed)
 }
 
-func (a *api) getDelivery(c *call) (answer, error) {
+func (a *api) getDelivery(c *call) (response, error) {
 	delivery, err := a.readDelivery(c)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return ok(a.viewDeliveryRead(&delivery))
 }
 
-func (a *api) redeliver(c *call) (answer, error) {
+func (a *api) redeliver(c *call) (response, error) {
 	webhook, err := a.findUsable(c)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	delivery, err := a.findDelivery(c, webhook.ID)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	err = a.webhooks.Redeliver(c.Context(), c.caller.Account, webhook.ID, delivery.EventID)
 	if errors.Is(err, apierr.ErrNotFound) {
 		if _, err := a.findWebhook(c); err != nil {
-			return answer{}, err
+			return response{}, err
 		}
-		return answer{}, errNoPayload
+		return response{}, errNoPayload
 	}
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if delivery, err = a.findDelivery(c, webhook.ID); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return accepted("", a.viewDeliveryRead(&delivery))
 }

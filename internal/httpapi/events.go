@@ -35,21 +35,21 @@ const maxBodies = 4 << 20
 
 // listEvents lists the events that the caller may read. With since, every page has a cursor, so
 // that the client can continue later with new events.
-func (a *api) listEvents(c *call) (answer, error) {
+func (a *api) listEvents(c *call) (response, error) {
 	query, err := parseEventQuery(c.query)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	include := c.query["include"]
 	if len(include) > 1 || len(include) == 1 && include[0] != "body" {
-		return answer{}, invalid("include", "must be body")
+		return response{}, invalid("include", "must be body")
 	}
 	if query.Types, err = a.readableTypes(c, query.Types); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	page, err := a.webhooks.ListEvents(c.Context(), c.caller.Account, query)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	part := listView{Data: []any{}, HasMore: page.Next != ""}
 	size := 0
@@ -58,7 +58,7 @@ func (a *api) listEvents(c *call) (answer, error) {
 		if event.HasBody && len(include) > 0 && size < maxBodies {
 			view.Body, err = a.body(c, event.ID)
 			if err != nil && !errors.Is(err, apierr.ErrNotFound) && !errors.Is(err, auth.ErrForbidden) { // ErrNotFound: purged meanwhile
-				return answer{}, err
+				return response{}, err
 			}
 			size += len(view.Body)
 		}
@@ -75,29 +75,29 @@ func (a *api) listEvents(c *call) (answer, error) {
 	return ok(part)
 }
 
-func (a *api) getDeliveryBody(c *call) (answer, error) {
+func (a *api) getDeliveryBody(c *call) (response, error) {
 	delivery, err := a.readDelivery(c)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return a.showBody(c, delivery.EventID, errNoDelivery)
 }
 
-func (a *api) getEventBody(c *call) (answer, error) { return a.showBody(c, c.id, errNoEvent) }
+func (a *api) getEventBody(c *call) (response, error) { return a.showBody(c, c.id, errNoEvent) }
 
 // showBody answers with the unmodified body of an event in the caller's account. If the event does
 // not exist, it returns the error missing.
-func (a *api) showBody(c *call, eventID string, missing error) (answer, error) {
+func (a *api) showBody(c *call, eventID string, missing error) (response, error) {
 	body, err := a.body(c, eventID)
 	switch {
 	case errors.Is(err, apierr.ErrNotFound):
-		return answer{}, missing
+		return response{}, missing
 	case err != nil:
-		return answer{}, err
+		return response{}, err
 	case body == nil:
-		return answer{}, webhooks.ErrBodyGone
+		return response{}, webhooks.ErrBodyGone
 	}
-	return answer{status: http.StatusOK, body: body, verbatim: true}, nil
+	return response{status: http.StatusOK, body: body, verbatim: true}, nil
 }
 
 // body returns the body of an event if the caller may read it, or nil if the body is not stored.

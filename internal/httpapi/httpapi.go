@@ -143,37 +143,37 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			a.log.WarnContext(ctx, "storageapi: no time limit on request bodies: the ResponseWriter does not support read deadlines; set http.Server.ReadTimeout", "error", err)
 		})
 	}
-	answer, err := a.answer(c)
+	response, err := a.respond(c)
 	if err != nil {
 		a.fail(c, err)
 		return
 	}
-	answer.write(w)
+	response.write(w)
 }
 
-// answer processes a request.
-func (a *api) answer(c *call) (done answer, err error) {
+// respond processes a request.
+func (a *api) respond(c *call) (done response, err error) {
 	if c.route, c.pathParams, err = a.router.find(c.Request); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if err := a.permit(c, nil); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if err := c.receive(); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if c.route.body != noBody {
 		if err := a.recheck(c); err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 	}
 	if c.query, err = parseQuery(c.URL.RawQuery, c.route.query); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	done, err = c.route.handle(c)
 	if errors.Is(err, auth.ErrCredentialChanged) { // the key changed after the check
 		if err := a.recheck(c); err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		done, err = c.route.handle(c)
 	}
@@ -203,7 +203,7 @@ func (a *api) credential(c *call) auth.Credential {
 // permitNow is like permit, but uses the current state of the caller's key. Call it just before a
 // change of target.
 func (a *api) permitNow(c *call, target *auth.Target) error {
-	if c.route.body == noBody { // for other routes, answer has already rechecked the key
+	if c.route.body == noBody { // for other routes, respond has already rechecked the key
 		if err := a.recheck(c); err != nil {
 			return err
 		}

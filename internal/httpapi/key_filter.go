@@ -9,14 +9,14 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-func (a *api) listKeys(c *call) (answer, error) {
+func (a *api) listKeys(c *call) (response, error) {
 	query, err := parseKeyQuery(c.query, a.keys.Scopes())
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	page, err := a.keys.List(c.Context(), c.caller.Account, query)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return showList(page.Keys, page.Next, viewKeyRead)
 }

@@ -61,13 +61,13 @@ func viewKeyRead(key apikeys.Key) keyReadView {
 }
 
 // showKey answers with a key, and with its new value if value is not empty.
-func showKey(key apikeys.Key, value string) (answer, error) {
+func showKey(key apikeys.Key, value string) (response, error) {
 	view := viewKeyRead(key)
 	view.Key = value
 	return tagged(etag((*listed.Key)(&key)), view)
 }
 
-func (a *api) createKey(c *call) (answer, error) {
+func (a *api) createKey(c *call) (response, error) {
 	params := apikeys.CreateParams{By: a.credential(c), If: a.mayChangeKey(c)}
 	wrong := c.bind(keyFields(a.keys.Scopes(), &params), idempotencyKey(&params.IdempotencyKey))
 	if wrong != nil { // Create only validates the other fields
@@ -75,7 +75,7 @@ func (a *api) createKey(c *call) (answer, error) {
 	}
 	key, token, err := a.keys.Create(c.Context(), c.caller.Account, params)
 	if err := alsoInvalid(wrong, err); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	value := token.Reveal()
 	if value == "" { // an earlier request created the key
@@ -86,10 +86,10 @@ func (a *api) createKey(c *call) (answer, error) {
 	return created(c, key.ID, view)
 }
 
-func (a *api) getKey(c *call) (answer, error) {
+func (a *api) getKey(c *call) (response, error) {
 	key, err := a.keys.Get(c.Context(), c.caller.Account, c.keyID())
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return showKey(key, "")
 }
@@ -105,13 +105,13 @@ type selfView struct {
 }
 
 // getSelf returns the caller's own key, which needs no scope.
-func (a *api) getSelf(c *call) (answer, error) {
+func (a *api) getSelf(c *call) (response, error) {
 	value, err := a.keys.Lookup(c.Context(), a.guard.Token(c.Request))
 	switch {
 	case errors.Is(err, apierr.ErrNotFound), err == nil && !value.Live: // the value changed after it was verified
-		return answer{}, auth.ErrUnauthorized
+		return response{}, auth.ErrUnauthorized
 	case err != nil:
-		return answer{}, err
+		return response{}, err
 	}
 	return ok(selfView{
 		value.Key.ID, value.Key.Name, orNull(value.Hint), value.Key.Scopes, timestamp(value.ExpiresAt), value.Replaced,
@@ -119,18 +119,18 @@ func (a *api) getSelf(c *call) (answer, error) {
 }
 
 // revokeSelf revokes the key value that the request carries.
-func (a *api) revokeSelf(c *call) (answer, error) {
+func (a *api) revokeSelf(c *call) (response, error) {
 	_, err := a.keys.RevokeValue(c.Context(), a.guard.Token(c.Request))
 	if errors.Is(err, apierr.ErrNotFound) { // the value changed after it was verified
-		return answer{}, auth.ErrUnauthorized
+		return response{}, auth.ErrUnauthorized
 	}
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return noContent(), nil
 }
 
-func (a *api) updateKey(c *call) (answer, error) {
+func (a *api) updateKey(c *call) (response, error) {
 	var params apikeys.UpdateParams
 	wrong := c.bind([]field{patch("name", &params.Name, identity)}, a.ifMatchKey(&params.If))
 	if wrong != nil { // Update only validates the other fields
@@ -138,30 +138,30 @@ func (a *api) updateKey(c *call) (answer, error) {
 	}
 	key, err := a.keys.Update(c.Context(), c.caller.Account, c.keyID(), params)
 	if err := alsoInvalid(wrong, err); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return showKey(key, "")
 }
 
-func (a *api) rotateKey(c *call) (answer, error) {
+func (a *api) rotateKey(c *call) (response, error) {
 	params := apikeys.RotateParams{Grace: defaultGrace}
 	if err := c.bind([]field{optional("graceSeconds", &params.Grace, parseGrace)}, a.ifMatchKey(&params.If)); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	key, token, err := a.keys.Rotate(c.Context(), c.caller.Account, c.keyID(), params)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return showKey(key, token.Reveal())
 }
 
-func (a *api) deleteKey(c *call) (answer, error) {
+func (a *api) deleteKey(c *call) (response, error) {
 	var params apikeys.DeleteParams
 	if err := c.bind(nil, a.ifMatchKey(&params.If)); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if err := a.keys.Delete(c.Context(), c.caller.Account, c.keyID(), params); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return noContent(), nil
 }

@@ -27,7 +27,7 @@ type listView struct {
 
 // showList answers with a page of a list. next becomes the cursor of the next page; empty means
 // that this is the last page.
-func showList[T, V any](items []T, next string, view func(T) V) (answer, error) {
+func showList[T, V any](items []T, next string, view func(T) V) (response, error) {
 	part := listView{Data: []any{}, HasMore: next != ""}
 	for _, item := range items {
 		part.Data = append(part.Data, view(item))

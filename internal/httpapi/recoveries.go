@@ -24,29 +24,29 @@ func viewRecovery(r webhooks.Recovery) recoveryView {
 	return recoveryView{r.ID, r.WebhookID, r.States, timestamp(r.From), timestamp(r.To), timestamp(r.CreatedAt), r.Recovered, r.Done}
 }
 
-func (a *api) createRecovery(c *call) (answer, error) {
+func (a *api) createRecovery(c *call) (response, error) {
 	params := webhooks.RecoverParams{If: a.mayChangeWebhook(c)}
 	if err := c.bind(recoveryFields(&params)); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	recovery, err := a.webhooks.Recover(c.Context(), c.caller.Account, c.webhookID(), params)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return accepted(pathOf(c.Request)+"/"+recovery.ID, viewRecovery(recovery))
 }
 
-func (a *api) getRecovery(c *call) (answer, error) {
+func (a *api) getRecovery(c *call) (response, error) {
 	webhook, err := a.findWebhook(c)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	recovery, err := a.webhooks.Recovery(c.Context(), c.caller.Account, wellFormed(id.Recovery, c.subID))
 	if errors.Is(err, apierr.ErrNotFound) || err == nil && recovery.WebhookID != webhook.ID {
-		return answer{}, errNoRecovery
+		return response{}, errNoRecovery
 	}
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return ok(viewRecovery(recovery))
 }

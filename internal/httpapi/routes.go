@@ -18,7 +18,7 @@ type route struct {
 	action  auth.Action // the action that the caller must be allowed to perform
 	body    bodyRule
 	query   []string // known parameters
-	handle  func(*call) (answer, error)
+	handle  func(*call) (response, error)
 }
 
 // Every valid key may perform readSelf and revokeSelf; [Config.Authorize] is not called for them.

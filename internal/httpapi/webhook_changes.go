@@ -2,7 +2,7 @@ package httpapi
 
 import "github.com/storageapi/storageapi/webhooks"
 
-func (a *api) updateWebhook(c *call) (answer, error) {
+func (a *api) updateWebhook(c *call) (response, error) {
 	var params webhooks.UpdateParams
 	wrong := c.bind(a.webhookPatch(&params), a.ifMatchWebhook(&params.If))
 	if wrong != nil { // Update only validates the other fields
@@ -10,19 +10,19 @@ func (a *api) updateWebhook(c *call) (answer, error) {
 	}
 	webhook, err := a.webhooks.Update(c.Context(), c.caller.Account, c.webhookID(), params)
 	if err := alsoInvalid(wrong, err); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return a.showWebhook(&webhook, "")
 }
 
-func (a *api) rotateSecret(c *call) (answer, error) {
+func (a *api) rotateSecret(c *call) (response, error) {
 	params := webhooks.RotateParams{Grace: defaultGrace}
 	if err := c.bind([]field{optional("graceSeconds", &params.Grace, parseGrace)}, a.ifMatchWebhook(&params.If)); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	webhook, err := a.webhooks.RotateSecret(c.Context(), c.caller.Account, c.webhookID(), params)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return a.showWebhook(&webhook, webhook.Secret.Reveal())
 }
@@ -43,14 +43,14 @@ type testView struct {
 	Attempt attemptView        `json:"attempt"`
 }
 
-func (a *api) sendTest(c *call) (answer, error) {
+func (a *api) sendTest(c *call) (response, error) {
 	webhook, err := a.findUsable(c)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	event, err := a.webhooks.SendTest(c.Context(), c.caller.Account, webhook.ID)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return ok(testView{event.ID, webhooks.TypeTest, viewAttempt(event.Attempt)})
 }

@@ -68,7 +68,7 @@ func orNull[T comparable](value T) *T {
 }
 
 // showWebhook answers with a webhook, and with its new secret if secret is not empty.
-func (a *api) showWebhook(webhook *webhooks.Webhook, secret string) (answer, error) {
+func (a *api) showWebhook(webhook *webhooks.Webhook, secret string) (response, error) {
 	view := a.viewWebhookRead(*webhook)
 	view.Secret = secret
 	return tagged(etag((*listed.Webhook)(webhook)), view)
@@ -84,7 +84,7 @@ func viewWebhook(webhook webhooks.Webhook) webhookView {
 	}
 }
 
-func (a *api) createWebhook(c *call) (answer, error) {
+func (a *api) createWebhook(c *call) (response, error) {
 	params := webhooks.CreateParams{By: a.credential(c), If: a.mayChangeWebhook(c)}
 	wrong := c.bind(a.webhookFields(&params), idempotencyKey(&params.IdempotencyKey))
 	if wrong != nil { // Create only validates the other fields
@@ -92,7 +92,7 @@ func (a *api) createWebhook(c *call) (answer, error) {
 	}
 	webhook, err := a.webhooks.Create(c.Context(), c.caller.Account, params)
 	if err := alsoInvalid(wrong, err); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if webhook.Secret.IsZero() { // an earlier request created the webhook
 		return a.showCreated(c, webhook.ID)
@@ -103,44 +103,44 @@ func (a *api) createWebhook(c *call) (answer, error) {
 }
 
 // showCreated answers with the current state of a webhook that an earlier request created.
-func (a *api) showCreated(c *call, webhookID string) (answer, error) {
+func (a *api) showCreated(c *call, webhookID string) (response, error) {
 	webhook, err := a.webhooks.Get(c.Context(), c.caller.Account, webhookID)
 	switch {
 	case errors.Is(err, apierr.ErrNotFound): // the webhook was deleted after Create found it
-		return answer{}, apierr.ErrCreatedThenDeleted
+		return response{}, apierr.ErrCreatedThenDeleted
 	case err != nil:
-		return answer{}, err
+		return response{}, err
 	}
 	return a.showWebhook(&webhook, "")
 }
 
-func (a *api) listWebhooks(c *call) (answer, error) {
+func (a *api) listWebhooks(c *call) (response, error) {
 	after, limit, err := parsePage(c.query, id.Webhook)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	page, err := a.webhooks.List(c.Context(), c.caller.Account, webhooks.WebhookQuery{After: after, Limit: limit})
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return showList(page.Webhooks, page.Next, a.viewWebhookRead)
 }
 
-func (a *api) getWebhook(c *call) (answer, error) {
+func (a *api) getWebhook(c *call) (response, error) {
 	webhook, err := a.findWebhook(c)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return a.showWebhook(&webhook, "")
 }
 
-func (a *api) deleteWebhook(c *call) (answer, error) {
+func (a *api) deleteWebhook(c *call) (response, error) {
 	var params webhooks.DeleteParams
 	if err := c.bind(nil, a.ifMatchWebhook(&params.If)); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if err := a.webhooks.Delete(c.Context(), c.caller.Account, c.webhookID(), params); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return noContent(), nil
 }

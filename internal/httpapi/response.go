@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// An answer is a successful response.
-type answer struct {
+// A response is a successful response to a request.
+type response struct {
 	status   int
 	location string
 	etag     string
@@ -19,26 +19,26 @@ type answer struct {
 	verbatim bool   // body is an event's body, exactly as it was sent
 }
 
-func ok(value any) (answer, error) {
+func ok(value any) (response, error) {
 	body, err := encode(value)
-	return answer{status: http.StatusOK, body: body}, err
+	return response{status: http.StatusOK, body: body}, err
 }
 
-// tagged returns a 200 answer for a resource with the given entity tag.
-func tagged(tag string, value any) (answer, error) {
+// tagged returns a 200 response for a resource with the given entity tag.
+func tagged(tag string, value any) (response, error) {
 	body, err := encode(value)
-	return answer{status: http.StatusOK, etag: tag, body: body}, err
+	return response{status: http.StatusOK, etag: tag, body: body}, err
 }
 
-// created returns the answer to a POST that has created the resource with the given ID.
-func created(c *call, id string, value any) (answer, error) {
+// created returns the response to a POST that has created the resource with the given ID.
+func created(c *call, id string, value any) (response, error) {
 	body, err := encode(value)
-	return answer{status: http.StatusCreated, location: pathOf(c.Request) + "/" + id, body: body}, err
+	return response{status: http.StatusCreated, location: pathOf(c.Request) + "/" + id, body: body}, err
 }
 
-func noContent() answer { return answer{status: http.StatusNoContent} }
+func noContent() response { return response{status: http.StatusNoContent} }
 
-func (a answer) write(w http.ResponseWriter) {
+func (a response) write(w http.ResponseWriter) {
 	header := w.Header()
 	if a.location != "" {
 		header.Set("Location", a.location)
@@ -97,9 +97,9 @@ func (t timestamp) MarshalJSON() ([]byte, error) {
 	return []byte(at.UTC().Format(`"2006-01-02T15:04:05.000Z"`)), nil
 }
 
-// accepted returns the answer to a POST that has started a job. location is the path of the job; if
+// accepted returns the response to a POST that has started a job. location is the path of the job; if
 // empty, it is the path of the request.
-func accepted(location string, value any) (answer, error) {
+func accepted(location string, value any) (response, error) {
 	body, err := encode(value)
-	return answer{status: http.StatusAccepted, location: location, body: body}, err
+	return response{status: http.StatusAccepted, location: location, body: body}, err
 }

@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// An answer is the response to a call: a page or a redirect to a page.
-type answer struct {
+// A response is the response to a call: a page or a redirect to a page.
+type response struct {
 	status   int    // default: 200
 	page     string // the template
 	data     any
@@ -19,15 +19,15 @@ type answer struct {
 }
 
 // goTo returns a redirect to a page, which then shows the notice with the given name; see messages.
-func goTo(page, notice string) answer {
+func goTo(page, notice string) response {
 	if notice != "" {
 		page += "?done=" + notice
 	}
-	return answer{redirect: page}
+	return response{redirect: page}
 }
 
-// write sends an answer to the browser.
-func (p *pages) write(w http.ResponseWriter, c *call, a answer) {
+// write sends a response to the browser.
+func (p *pages) write(w http.ResponseWriter, c *call, a response) {
 	if a.redirect != "" {
 		w.Header().Set("Location", c.root+a.redirect) // relative: a proxy may strip a prefix
 		w.WriteHeader(http.StatusSeeOther)
