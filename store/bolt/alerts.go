@@ -109,7 +109,7 @@ func (s *engine) stateOf(b *batch, row []byte, file alertcache.Alert) []byte {
 // readableWebhooks returns copies of the account's webhooks. It omits unreadable webhooks.
 func (s *engine) readableWebhooks(b *batch, account string) []driver.Webhook {
 	var list []driver.Webhook
-	for _, w := range s.accountWebhooks(b, account).list {
+	for _, w := range s.webhookRows.ofAccount(b.Tx, account).list {
 		if w.err == nil {
 			webhook := w.Webhook
 			fields.Copy((*listed.Webhook)(&webhook))

@@ -2,30 +2,12 @@ package bolt
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/bolt/internal/auditlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
-
-// tell stores an audit entry with a new ID. It ignores a zero entry.
-func (b *batch) tell(n audit.Entry) error {
-	if n.IsZero() || b.isErasing(n.Account) { // the erasure would remove it
-		return nil
-	}
-	return b.audit.Append(&n, b.store.clock.Time())
-}
-
-// addAuditEntry stores an audit entry. It skips zero entries, and entries whose ID another entry of
-// the same target already has.
-func (b *batch) addAuditEntry(n *audit.Entry, at time.Time, known auditlog.Known) (added bool, err error) {
-	if n.IsZero() || b.isErasing(n.Account) {
-		return false, nil
-	}
-	return b.audit.Add(n, at, known)
-}
 
 // AddAuditEntries implements [audit.Store].
 func (s *engine) AddAuditEntries(ctx context.Context, list []audit.Entry) (added int, err error) {
@@ -93,28 +75,11 @@ func (s *engine) TakeAuditEntries(ctx context.Context, numbers []uint64) error {
 	return s.writer.Run(ctx, func(b *batch) error { return b.audit.Take(numbers) })
 }
 
-// An auditLease allows one holder at a time to report audit entries. It is kept in memory, because
-// only one process can use the file.
-type auditLease struct {
-	mu     sync.Mutex
-	holder string
-	until  time.Time
-}
-
 // LeaseAudit implements [audit.Store].
 func (s *engine) LeaseAudit(ctx context.Context, holder string, ttl time.Duration) (held bool, err error) {
 	tx, err := s.view(ctx) // fails if the store is closed
 	if err != nil {
 		return false, err
 	}
-	_ = tx.Rollback()
-	l := &s.auditLease
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	if l.holder != holder && now.Before(l.until) {
-		return false, nil
-	}
-	l.holder, l.until = holder, now.Add(ttl)
-	return ttl > 0, nil
+	return s.auditLease.Take(holder, ttl), tx.Rollback()
 }

@@ -138,6 +138,16 @@ func (s *engine) copyTo(ctx context.Context, to *os.File, info *BackupInfo) erro
 	return to.Sync()
 }
 
+// markCopy marks the clock before a copy is made. A halted store cannot write the mark. This is
+// harmless, because it writes nothing else either, so the copy cannot become outdated.
+func (s *engine) markCopy(ctx context.Context) error {
+	err := s.writer.Run(ctx, func(b *batch) error { return s.marks.mark(b.Tx, 0) })
+	if errors.Is(err, store.ErrReadOnly) {
+		return nil
+	}
+	return err
+}
+
 // leaveRoom returns an error if writing the given number of bytes to file would leave less than
 // leftRoom free on its disk.
 func (s *engine) leaveRoom(file *os.File, bytes int64) error {
@@ -222,7 +232,7 @@ func (s *engine) copyChanged(ctx context.Context, to *os.File, info *BackupInfo)
 		return err
 	}
 	defer s.done(tx, catchFaults(), &err)
-	s.copies.Add(1)
+	s.marks.copies.Add(1)
 	info.At = time.Now().UTC()
 	info.Schema = schema.Version
 	info.LastPublished = eventlog.LastPublished(tx)

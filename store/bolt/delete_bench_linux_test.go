@@ -3,7 +3,6 @@ package bolt
 import (
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
@@ -146,21 +145,15 @@ func deleteAlone(b *testing.B, s *engine, account int) (deletion, longest float6
 	webhook := benchWebhook(account)
 	deletion = holds(b, s, func(b *batch) error { return s.deleteWebhook(b, webhook.Account, webhook.ID, nil) })
 	longest = deletion
-	s.sweeper.ids, s.sweeper.bucket, s.sweeper.left = map[string]bool{webhook.ID: true}, 0, eventlog.Range{Last: math.MaxUint64}
-	defer func() { s.sweeper.ids = nil }()
-	for {
-		found, left, err := s.findLeftovers(b.Context(), 1000)
+	for s.swept = eventlog.NewSweep(map[string]bool{webhook.ID: true}); !s.swept.IsDone(); {
+		found, next, err := s.findLeftovers(b.Context(), 1000)
 		if err != nil {
 			b.Fatal(err)
 		}
-		if len(found) == 0 && left.IsEmpty() && s.sweeper.bucket == 1 {
-			return deletion, longest
-		}
-		longest = max(longest, holds(b, s, func(b *batch) error { return b.removeLeftovers(found, false) }))
-		if s.sweeper.left = left; left.IsEmpty() {
-			s.sweeper.bucket, s.sweeper.left = 1, eventlog.Range{Last: math.MaxUint64}
-		}
+		longest = max(longest, holds(b, s, func(b *batch) error { return b.removeLeftovers(found, nil) }))
+		s.swept = next
 	}
+	return deletion, longest
 }
 
 // holds returns how long a step holds the writer, in milliseconds of processor time.

@@ -13,6 +13,7 @@ import (
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/feed"
+	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 	"github.com/storageapi/storageapi/store/driver"
@@ -51,23 +52,6 @@ func (s *engine) Deliver(ctx context.Context, to driver.Scheduler) error {
 		timer.Stop()
 	}
 	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.closing:
-		return store.ErrClosed
-	}
-}
-
-// takeTurn waits until it can send to turn, a channel of capacity 1.
-func (s *engine) takeTurn(ctx context.Context, turn chan struct{}) error {
-	tx, err := s.view(ctx) // fails if ctx is done or the store is closed
-	if err != nil {
-		return err
-	}
-	_ = tx.Rollback()
-	select {
-	case turn <- struct{}{}:
-		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.closing:
@@ -115,7 +99,7 @@ func (p *pager) read(ctx context.Context) (pause time.Duration, more bool) {
 
 func (p *pager) readPage(ctx context.Context, bucket int) (err error) {
 	began := time.Now()
-	version := p.store.webhookRows.Version()
+	version := p.store.webhookRows.version()
 	tx, err := p.store.view(ctx)
 	if err != nil {
 		return err
@@ -146,7 +130,7 @@ func (s *engine) newPendingReader(tx *bbolt.Tx, version uint64, visit func(drive
 	return &eventlog.PendingReader{View: s.log.View(tx), Now: time.Now(), Visit: func(webhook []byte, d driver.PendingDelivery) {
 		w, known := hooks[string(webhook)]
 		if !known {
-			if found := s.webhookSeen(tx, version, string(webhook)); found != nil && !s.erasing.has(found.Account) {
+			if found := s.webhookRows.seen(tx, version, string(webhook)); found != nil && !s.erasing.has(found.Account) {
 				w = &found.Webhook
 			}
 			hooks[string(webhook)] = w
@@ -155,19 +139,6 @@ func (s *engine) newPendingReader(tx *bbolt.Tx, version uint64, visit func(drive
 			visit(d)
 		}
 	}}
-}
-
-// webhookSeen returns a version of the webhook that is at least as new as tx, or nil if the
-// webhook is deleted. version must be the version of webhookRows from before tx began.
-func (s *engine) webhookSeen(tx *bbolt.Tx, version uint64, id string) *indexedWebhook {
-	w, ok := s.webhookRows.Get(id)
-	if ok {
-		return w
-	}
-	if w = s.readIndexed(tx, id); w != nil {
-		s.webhookRows.Fill(id, w, version)
-	}
-	return w
 }
 
 // Unreported implements [driver.Deliveries].
@@ -198,7 +169,7 @@ func (s *engine) Unreported(ctx context.Context, webhookID string) (backlog driv
 
 // eachPending calls visit with the pending deliveries in the given ranges.
 func (s *engine) eachPending(ctx context.Context, ranges feed.Ranges, visit func(now time.Time, d driver.PendingDelivery)) (err error) {
-	version := s.webhookRows.Version()
+	version := s.webhookRows.version()
 	tx, err := s.view(ctx)
 	if err != nil {
 		return err
@@ -223,7 +194,7 @@ func (s *engine) Ping(ctx context.Context) (err error) {
 	}
 	defer s.done(tx, catchFaults(), &err)
 	if tx.Bucket(schema.Meta).Get(schema.MetaSchema) == nil {
-		return ErrSchema
+		return pagefile.ErrSchema
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"strings"
-	"sync/atomic"
 
 	"go.etcd.io/bbolt"
 
@@ -16,37 +15,6 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// erasing is the set of accounts under erasure: the keys of schema.Erasures.
-type erasing struct {
-	accounts atomic.Pointer[map[string]bool]
-}
-
-func (e *erasing) has(account string) bool {
-	accounts := e.accounts.Load()
-	return accounts != nil && (*accounts)[account]
-}
-
-// set adds or removes an account. Calls must not overlap: only the writer's steps and Open call
-// it.
-func (e *erasing) set(account string, on bool) {
-	next := make(map[string]bool)
-	if accounts := e.accounts.Load(); accounts != nil {
-		maps.Copy(next, *accounts)
-	}
-	if on {
-		next[account] = true
-	} else {
-		delete(next, account)
-	}
-	e.accounts.Store(&next)
-}
-
-// isErasing reports whether the account is under erasure, including an erasure begun in this
-// batch.
-func (b *batch) isErasing(account string) bool {
-	return b.closed[account] || b.store.erasing.has(account)
-}
-
 // loadErasing reads the accounts under erasure.
 func (s *engine) loadErasing() error {
 	return s.db.View(func(tx *bbolt.Tx) error {
@@ -55,45 +23,6 @@ func (s *engine) loadErasing() error {
 			return nil
 		})
 	})
-}
-
-// An erasure records how far the erasure of an account has progressed.
-type erasure struct {
-	account string
-	stage   int    // index of the current stage in eraseStages
-	next    []byte // next key to examine in the bucket of the stage; nil means the first key
-	erased  store.Receipt
-}
-
-// counted returns pointers to the counts of a receipt, in the order in which the record stores
-// them.
-func counted(r *store.Receipt) []*int {
-	return []*int{&r.Keys, &r.Webhooks, &r.Events, &r.Deliveries, &r.Recoveries, &r.Alerts, &r.DedupKeys, &r.IdempotencyKeys, &r.AuditEntries}
-}
-
-// readErasure returns the erasure of the account, and whether it has begun.
-func readErasure(tx *bbolt.Tx, account string) (e *erasure, begun bool) {
-	e = &erasure{account: account}
-	value := tx.Bucket(schema.Erasures).Get([]byte(account))
-	if value == nil {
-		return e, false
-	}
-	r := record.DecodeErasure(value)
-	e.stage, e.next = r.Stage, r.Next
-	for i, n := range counted(&e.erased) {
-		if i < len(r.Counts) {
-			*n = int(r.Counts[i])
-		}
-	}
-	return e, true
-}
-
-func (e *erasure) put(b *batch) error {
-	r := record.Erasure{Stage: e.stage, Next: e.next}
-	for _, n := range counted(&e.erased) {
-		r.Counts = append(r.Counts, uint64(*n))
-	}
-	return b.Put(schema.Erasures, []byte(e.account), r.Encode())
 }
 
 // EraseAccount implements [store.Eraser]. Keys, webhooks and alerts are sorted by account, but

@@ -13,6 +13,45 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
+// An erasure records how far the erasure of an account has progressed.
+type erasure struct {
+	account string
+	stage   int    // index of the current stage in eraseStages
+	next    []byte // next key to examine in the bucket of the stage; nil means the first key
+	erased  store.Receipt
+}
+
+// counted returns pointers to the counts of a receipt, in the order in which the record stores
+// them.
+func counted(r *store.Receipt) []*int {
+	return []*int{&r.Keys, &r.Webhooks, &r.Events, &r.Deliveries, &r.Recoveries, &r.Alerts, &r.DedupKeys, &r.IdempotencyKeys, &r.AuditEntries}
+}
+
+// readErasure returns the erasure of the account, and whether it has begun.
+func readErasure(tx *bbolt.Tx, account string) (e *erasure, begun bool) {
+	e = &erasure{account: account}
+	value := tx.Bucket(schema.Erasures).Get([]byte(account))
+	if value == nil {
+		return e, false
+	}
+	r := record.DecodeErasure(value)
+	e.stage, e.next = r.Stage, r.Next
+	for i, n := range counted(&e.erased) {
+		if i < len(r.Counts) {
+			*n = int(r.Counts[i])
+		}
+	}
+	return e, true
+}
+
+func (e *erasure) put(b *batch) error {
+	r := record.Erasure{Stage: e.stage, Next: e.next}
+	for _, n := range counted(&e.erased) {
+		r.Counts = append(r.Counts, uint64(*n))
+	}
+	return b.Put(schema.Erasures, []byte(e.account), r.Encode())
+}
+
 // An eraseStage removes rows of one kind. Rows that are not sorted by account require a search,
 // which find makes outside the writer's steps, so that steps only delete.
 type eraseStage struct {
@@ -195,7 +234,7 @@ var eraseRecoveryRows = eraseRows(schema.Recoveries, ofRecovery, func(r *store.R
 // eraseRecoveries removes the account's recoveries and their index rows, including recoveries of
 // deleted webhooks.
 func eraseRecoveries(s *engine, b *batch, e *erasure, limit int) (next []byte, err error) {
-	var open, times [][]byte
+	var unfinished, times [][]byte
 	c := b.tx.Bucket(schema.Recoveries).Cursor()
 	k, value := c.Seek(e.next)
 	for looked := 0; k != nil && looked < limit; looked++ {
@@ -204,11 +243,11 @@ func eraseRecoveries(s *engine, b *batch, e *erasure, limit int) (next []byte, e
 			times = append(times, record.RecoveryTimeKey(&r))
 		}
 		if err == nil && r.Account == e.account && record.DecodeID(b.Get(schema.OpenRecoveries, []byte(r.WebhookID))) == r.ID {
-			open = append(open, []byte(r.WebhookID))
+			unfinished = append(unfinished, []byte(r.WebhookID))
 		}
 		k, value = c.Next()
 	}
-	if err := b.DeleteAll(schema.OpenRecoveries, open); err != nil {
+	if err := b.DeleteAll(schema.OpenRecoveries, unfinished); err != nil {
 		return nil, err
 	}
 	if err := b.DeleteAll(schema.RecoveryTimes, times); err != nil {

@@ -38,7 +38,7 @@ func (s *engine) enqueue(b *batch, e *eventlog.Event, only string) (deliveries i
 		return known.Deliveries, false, err
 	}
 	now := time.Now()
-	to := s.accountWebhooks(b, e.Account).subscribedTo(e.Type)
+	to := s.webhookRows.ofAccount(b.Tx, e.Account).subscribedTo(e.Type)
 	if only != "" {
 		to = to.only(only)
 	}

@@ -39,6 +39,7 @@ func (s *engine) Import(ctx context.Context, records []transfer.Record) error {
 // An importer imports records in one step. It checks all records before it writes any of them.
 type importer struct {
 	*batch
+	store    *engine
 	missing  []transfer.Record // records that the file does not have
 	keys     map[string]bool   // seen so far in this step, by row
 	hashes   map[driver.Hash]bool
@@ -51,9 +52,9 @@ type importer struct {
 	pending []driver.PendingDelivery // deliveries to report after the commit
 }
 
-func newImporter(b *batch) *importer {
+func (s *engine) newImporter(b *batch) *importer {
 	m := &importer{
-		batch: b, told: make(auditlog.Known), keys: make(map[string]bool), hashes: make(map[driver.Hash]bool),
+		batch: b, store: s, told: make(auditlog.Known), keys: make(map[string]bool), hashes: make(map[driver.Hash]bool),
 		webhooks: make(map[string]string), open: make(map[string]bool), once: make(map[string]bool),
 	}
 	m.events = b.log.Import(m.found)
@@ -64,7 +65,7 @@ func (s *engine) importAll(b *batch, records []transfer.Record) error {
 	if err := b.Flush(); err != nil {
 		return err
 	}
-	m := newImporter(b)
+	m := s.newImporter(b)
 	for _, r := range records {
 		if b.isErasing(r.Owner()) {
 			return auth.ErrErasing
@@ -178,7 +179,7 @@ func (m *importer) lookEvent(r *transfer.Event) (isNew bool, err error) {
 
 // found records a pending delivery of an imported event, to be reported after the commit.
 func (m *importer) found(webhook string, d driver.PendingDelivery) error {
-	w := m.store.indexed(m.batch, webhook)
+	w := m.store.webhookRows.inStep(m.Tx, webhook)
 	if w == nil {
 		return record.ErrCorrupt
 	}

@@ -1,7 +1,6 @@
 package bolt
 
 import (
-	"github.com/storageapi/storageapi/internal/boltoption"
 	"github.com/storageapi/storageapi/store/bolt/internal/groupcommit"
 	"github.com/storageapi/storageapi/store/bolt/internal/mirror"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
@@ -12,13 +11,6 @@ import (
 
 // defaultCachedKeys exceeds the number of keys that most services see in a day.
 const defaultCachedKeys = 1 << 18
-
-// CacheKeys sets the maximum number of keys in memory. A request with a cached key does not read
-// the file. Cached keys are never stale: changes to a key take effect at once. A key takes some 250
-// bytes once it has been used twice, and more if it has many host-defined scopes. 0 or less
-// disables the cache. Default: 262,144, which takes some 61 MiB when full. Raise it if more keys
-// are in use at a time.
-func CacheKeys(count int) Option { return func(o *boltoption.Options) { o.CachedKeys = count } }
 
 // keyRows caches rows of the bucket of keys, by current or previous hash, in the form that
 // [record.DecodeKeyRow] expects.

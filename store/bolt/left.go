@@ -11,7 +11,6 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/internal/boltoption"
 	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
@@ -19,10 +18,6 @@ import (
 // ErrLeft is wrapped by the error of [Open] if the file was left for another store, which holds
 // all later changes. The error names that store, and explains how to return.
 var ErrLeft = errors.New("this file was left")
-
-// Left lets [Open] open a file that was left for another store, for example to read it again. The
-// other store does not get changes made to the file.
-func Left() Option { return func(o *boltoption.Options) { o.Left = true } }
 
 // A departure is the row in meta that records the store for which the file was left.
 type departure struct {

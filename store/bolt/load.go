@@ -57,7 +57,7 @@ func (l *loader) begin() bool {
 			l.err = fmt.Errorf("read %s: panic: %v", l.store.db.Path(), p)
 		}
 	}()
-	l.version = l.store.webhookRows.Version()
+	l.version = l.store.webhookRows.version()
 	if l.tx, l.err = l.store.view(l.ctx); l.err == nil {
 		l.log = l.store.log.View(l.tx)
 	}
@@ -134,13 +134,13 @@ func (s *engine) age(published time.Time) time.Duration {
 // webhook returns the webhook with that ID: the cached version, or else the version in the
 // transaction. It returns nil if the webhook does not exist.
 func (l *loader) webhook(id string) *indexedWebhook {
-	if w, ok := l.store.webhookRows.Get(id); ok {
+	if w, ok := l.store.webhookRows.byID.Get(id); ok {
 		return w
 	}
 	if !l.begin() {
 		return nil
 	}
-	return l.store.webhookSeen(l.tx, l.version, id)
+	return l.store.webhookRows.seen(l.tx, l.version, id)
 }
 
 // readPending copies the delivery's pending state to d, and reports whether the delivery is
@@ -149,4 +149,53 @@ func (l *loader) readPending(ref driver.DeliveryRef, d *driver.LoadedDelivery) b
 	p, pending := l.log.Pending(ref, l.now)
 	d.Due, d.Attempts, d.Before = p.Due, p.Attempts, p.Before
 	return pending
+}
+
+// Settle implements [driver.Deliveries].
+func (s *engine) Settle(ctx context.Context, results []driver.AttemptResult, health []driver.HealthChange) (settled driver.Settled, err error) {
+	err = s.writer.Run(ctx, func(b *batch) error {
+		settled, err = s.settle(b, results, health)
+		return err
+	})
+	if err != nil {
+		return driver.Settled{}, err
+	}
+	return settled, nil
+}
+
+func (s *engine) settle(b *batch, results []driver.AttemptResult, health []driver.HealthChange) (settled driver.Settled, err error) {
+	settled.Stale, err = b.log.Settle(results, func(webhook string) bool {
+		w := s.webhookRows.inStep(b.Tx, webhook)
+		return w != nil && !b.isErasing(w.Account)
+	})
+	if err != nil {
+		return settled, err
+	}
+	for i := range health {
+		counts, err := s.changeHealth(b, &health[i])
+		if err != nil {
+			return settled, err
+		}
+		if !counts {
+			settled.Conflicts = append(settled.Conflicts, i)
+		}
+	}
+	return settled, nil
+}
+
+// changeHealth stores a webhook's health and audit entries, unless the webhook has changed since
+// the version on which the change is based. It reports whether it stored them.
+func (s *engine) changeHealth(b *batch, change *driver.HealthChange) (counts bool, err error) {
+	now := s.webhookRows.inStep(b.Tx, change.WebhookID)
+	if now == nil || now.err != nil || now.Account != change.Account || now.Version != change.Version || b.isErasing(now.Account) {
+		return false, nil
+	}
+	for _, n := range change.AuditEntries {
+		if err := b.tell(n); err != nil {
+			return false, err
+		}
+	}
+	webhook := now.Webhook
+	webhook.WebhookHealth = change.Health
+	return true, s.putWebhook(b, &webhook)
 }

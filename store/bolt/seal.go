@@ -90,7 +90,7 @@ func (s *engine) resealFrom(b *batch, row []byte) (next []byte, err error) {
 	k, value := c.Seek(row)
 	for ; k != nil && len(records) < resealStep; k, value = c.Next() {
 		account, id := record.CutPrefixed(k)
-		webhook, err := record.DecodeWebhook(account, id, value, s.dataKey)
+		webhook, err := s.decodeWebhook(account, id, value)
 		if err != nil {
 			continue // an unreadable webhook stays as it is
 		}

@@ -6,6 +6,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/store/bolt/internal/groupcommit"
 	"github.com/storageapi/storageapi/store/bolt/internal/mirror"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/rows"
@@ -17,18 +18,27 @@ import (
 // lists of accounts: the number of accounts plus the number of webhooks in their lists.
 const maxIndexed = 32_768
 
-// webhookRows caches decoded webhooks by ID.
-type webhookRows = mirror.Mirror[string, *indexedWebhook]
-
-// accountRows caches the list of webhooks of each account.
-type accountRows = mirror.Mirror[string, *accountWebhooks]
-
-func newWebhookRows() *webhookRows {
-	return mirror.New[string](mirror.Options[*indexedWebhook]{Max: maxIndexed})
+// webhookRows caches decoded webhooks.
+type webhookRows struct {
+	decode    func(account, id string, value []byte) (driver.Webhook, error)
+	byID      *mirror.Mirror[string, *indexedWebhook]
+	byAccount *mirror.Mirror[string, *accountWebhooks]
 }
 
-func newAccountRows() *accountRows {
-	return mirror.New[string](mirror.Options[*accountWebhooks]{Max: maxIndexed, Weight: func(a *accountWebhooks) int { return 1 + len(a.list) }})
+func newWebhookRows(decode func(account, id string, value []byte) (driver.Webhook, error)) *webhookRows {
+	return &webhookRows{
+		decode: decode,
+		byID:   mirror.New[string](mirror.Options[*indexedWebhook]{Max: maxIndexed}),
+		byAccount: mirror.New[string](mirror.Options[*accountWebhooks]{
+			Max: maxIndexed, Weight: func(a *accountWebhooks) int { return 1 + len(a.list) },
+		}),
+	}
+}
+
+// end ends a transaction.
+func (r *webhookRows) end(ending mirror.Ending) {
+	r.byID.End(ending)
+	r.byAccount.End(ending)
 }
 
 // An indexedWebhook is a webhook in the cache. It is shared and must not be changed.
@@ -44,67 +54,84 @@ type accountWebhooks struct {
 	subscribers []subscribers // one per event type; built on first use
 }
 
-// accountWebhooks returns the account's webhooks, including changes made in the batch.
-func (s *engine) accountWebhooks(b *batch, account string) *accountWebhooks {
-	all, ok := s.accountRows.InStep(account)
+// ofAccount returns the account's webhooks, including changes made in the transaction of the step.
+func (r *webhookRows) ofAccount(tx *groupcommit.Tx, account string) *accountWebhooks {
+	all, ok := r.byAccount.InStep(account)
 	if ok {
 		return all
 	}
-	all = s.readAccount(b.tx, account)
-	s.accountRows.Keep(account, all)
+	all = r.readAccount(tx.Bolt, account)
+	r.byAccount.Keep(account, all)
 	for _, w := range all.list {
-		s.webhookRows.Keep(w.ID, w)
+		r.byID.Keep(w.ID, w)
 	}
 	return all
 }
 
-// indexed returns the webhook, including changes made in the batch; nil if it does not exist.
-func (s *engine) indexed(b *batch, id string) *indexedWebhook {
-	w, ok := s.webhookRows.InStep(id)
+// inStep returns the webhook, including changes made in the transaction of the step; nil if it does
+// not exist.
+func (r *webhookRows) inStep(tx *groupcommit.Tx, id string) *indexedWebhook {
+	w, ok := r.byID.InStep(id)
 	if ok {
 		return w
 	}
-	if w = s.readIndexed(b.tx, id); w != nil {
-		s.webhookRows.Keep(id, w)
+	if w = r.read(tx.Bolt, id); w != nil {
+		r.byID.Keep(id, w)
 	}
 	return w
 }
 
-// changeWebhook updates the cache. Call it before the step stores the webhook w, or deletes the
-// webhook with that ID if w is nil.
-func (s *engine) changeWebhook(b *batch, account, id string, w *indexedWebhook) {
-	if all, ok := s.accountRows.InStep(account); ok {
-		s.accountRows.Set(b, account, all.with(id, w))
+// version returns a version to pass to seen. Call it before the transaction begins.
+func (r *webhookRows) version() uint64 { return r.byID.Version() }
+
+// seen returns a version of the webhook that is at least as new as the read transaction tx, or nil
+// if the webhook is deleted.
+func (r *webhookRows) seen(tx *bbolt.Tx, version uint64, id string) *indexedWebhook {
+	w, ok := r.byID.Get(id)
+	if ok {
+		return w
+	}
+	if w = r.read(tx, id); w != nil {
+		r.byID.Fill(id, w, version)
+	}
+	return w
+}
+
+// change updates the cache. Call it before the step stores the webhook w, or deletes the webhook
+// with that ID if w is nil.
+func (r *webhookRows) change(tx *groupcommit.Tx, account, id string, w *indexedWebhook) {
+	if all, ok := r.byAccount.InStep(account); ok {
+		r.byAccount.Set(tx, account, all.with(id, w))
 	} else {
-		s.accountRows.Drop(b, account)
+		r.byAccount.Drop(tx, account)
 	}
 	if w != nil {
-		s.webhookRows.Set(b, id, w)
+		r.byID.Set(tx, id, w)
 	} else {
-		s.webhookRows.Drop(b, id)
+		r.byID.Drop(tx, id)
 	}
 }
 
-// readIndexed reads a webhook by ID from the file; nil if it does not exist.
-func (s *engine) readIndexed(tx *bbolt.Tx, id string) *indexedWebhook {
+// read reads a webhook by ID from the file; nil if it does not exist.
+func (r *webhookRows) read(tx *bbolt.Tx, id string) *indexedWebhook {
 	account := tx.Bucket(schema.WebhookIDs).Get([]byte(id))
 	if account == nil {
 		return nil
 	}
-	return s.decodeIndexed(string(account), id, tx.Bucket(schema.Webhooks).Get(record.Prefixed(string(account), id)))
+	return r.decoded(string(account), id, tx.Bucket(schema.Webhooks).Get(record.Prefixed(string(account), id)))
 }
 
 // readAccount reads the webhooks of an account from the file.
-func (s *engine) readAccount(tx *bbolt.Tx, account string) *accountWebhooks {
+func (r *webhookRows) readAccount(tx *bbolt.Tx, account string) *accountWebhooks {
 	all, prefix := new(accountWebhooks), record.Prefixed(account, "")
 	for k, value := range rows.WithPrefix(tx.Bucket(schema.Webhooks), prefix) {
-		all.list = append(all.list, s.decodeIndexed(account, string(k[len(prefix):]), value))
+		all.list = append(all.list, r.decoded(account, string(k[len(prefix):]), value))
 	}
 	return all
 }
 
-func (s *engine) decodeIndexed(account, id string, value []byte) *indexedWebhook {
-	w, err := record.DecodeWebhook(account, id, value, s.dataKey)
+func (r *webhookRows) decoded(account, id string, value []byte) *indexedWebhook {
+	w, err := r.decode(account, id, value)
 	if err != nil {
 		w = driver.Webhook{Account: account, ID: id}
 	}

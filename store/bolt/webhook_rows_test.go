@@ -37,16 +37,16 @@ func TestWebhookRows(t *testing.T) {
 			case 0:
 				err = s.deleteWebhook(b, webhook.Account, webhook.ID, nil)
 			case 1:
-				_ = s.accountWebhooks(b, webhook.Account)
+				_ = s.webhookRows.ofAccount(b.Tx, webhook.Account)
 			case 2:
-				_ = s.indexed(b, webhook.ID)
+				_ = s.webhookRows.inStep(b.Tx, webhook.ID)
 			default:
 				if !exists {
 					_ = b.Put(schema.WebhookIDs, []byte(webhook.ID), []byte(webhook.Account))
 				}
 				err = s.putWebhook(b, &webhook)
 			}
-			if got, want := s.accountWebhooks(b, webhook.Account).list, s.readAccount(b.tx, webhook.Account).list; !same(got, want) {
+			if got, want := s.webhookRows.ofAccount(b.Tx, webhook.Account).list, s.webhookRows.readAccount(b.tx, webhook.Account).list; !same(got, want) {
 				t.Errorf("a step sees %v, want %v", urls(got), urls(want))
 			}
 			switch fail {
@@ -116,20 +116,20 @@ func checkWebhookRows(t *testing.T, s *engine) (held int) {
 	err := s.db.View(func(tx *bbolt.Tx) error {
 		for n := range 6 {
 			id := testWebhook(n).ID
-			if got, ok := s.webhookRows.Get(id); ok {
+			if got, ok := s.webhookRows.byID.Get(id); ok {
 				held++
-				if want := s.readIndexed(tx, id); !reflect.DeepEqual(got, want) {
+				if want := s.webhookRows.read(tx, id); !reflect.DeepEqual(got, want) {
 					t.Errorf("%s is in memory as %+v, want %+v", id, got, want)
 				}
 			}
 		}
 		for _, account := range []string{"acct0", "acct1", testWebhook(1).Account} {
-			got, ok := s.accountRows.Get(account)
+			got, ok := s.webhookRows.byAccount.Get(account)
 			if !ok {
 				continue
 			}
 			held++
-			if want := s.readAccount(tx, account).list; !same(got.list, want) {
+			if want := s.webhookRows.readAccount(tx, account).list; !same(got.list, want) {
 				t.Errorf("%s is in memory with %v, want %v", account, urls(got.list), urls(want))
 			}
 			if all := got.allSubscribers(); got.subscribers != nil && !reflect.DeepEqual(got.subscribers, all) {
@@ -176,7 +176,7 @@ func TestWebhookCache_CommitInDoubt_ReadsFile(t *testing.T) {
 		if w := r.webhook(webhook.ID); w == nil || w.URL != "https://after.example.com/" {
 			t.Errorf("loaded %+v, %v", w, r.err)
 		}
-		if _, ok := s.webhookRows.Get(webhook.ID); ok {
+		if _, ok := s.webhookRows.byID.Get(webhook.ID); ok {
 			t.Error("the webhook is in memory")
 		}
 	}
@@ -196,7 +196,7 @@ func TestClaim_ConcurrentChange_DoesNotCacheOldWebhook(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.webhookRows.Clear()
+	s.webhookRows.byID.Clear()
 	r := &loader{store: s, ctx: t.Context()}
 	if !r.begin() {
 		t.Fatal(r.err)

@@ -43,7 +43,7 @@ func (s *engine) createWebhook(ctx context.Context, webhook *driver.Webhook, opt
 		switch {
 		case b.Get(schema.WebhookIDs, []byte(webhook.ID)) != nil:
 			return apierr.ErrExists
-		case options.MaxCount > 0 && len(s.accountWebhooks(b, webhook.Account).list) >= options.MaxCount:
+		case options.MaxCount > 0 && len(s.webhookRows.ofAccount(b.Tx, webhook.Account).list) >= options.MaxCount:
 			return apierr.ErrLimit
 		case b.hasLeftovers(webhook.ID):
 			return errLeftovers
@@ -82,7 +82,7 @@ func (s *engine) webhookByID(tx *bbolt.Tx, account, id string) (driver.Webhook, 
 	if value == nil || s.erasing.has(account) {
 		return driver.Webhook{}, apierr.ErrNotFound
 	}
-	return record.DecodeWebhook(account, id, value, s.dataKey)
+	return s.decodeWebhook(account, id, value)
 }
 
 // ListWebhooks implements [driver.WebhookStore].
@@ -96,7 +96,7 @@ func (s *engine) ListWebhooks(ctx context.Context, account string, page driver.L
 		return nil, nil
 	}
 	for id, value := range rows.Descend(tx.Bucket(schema.Webhooks), record.Prefixed(account, ""), page.After) {
-		webhook, err := record.DecodeWebhook(account, string(id), value, s.dataKey)
+		webhook, err := s.decodeWebhook(account, string(id), value)
 		if err != nil {
 			return list, err
 		}
@@ -178,7 +178,7 @@ func (s *engine) deleteWebhook(b *batch, account, id string, check func(driver.W
 
 // removeWebhook removes the rows of a webhook. It does not remove the rows of its deliveries.
 func (s *engine) removeWebhook(b *batch, account, id string) error {
-	s.changeWebhook(b, account, id, nil)
+	s.webhookRows.change(b.Tx, account, id, nil)
 	if err := b.Delete(schema.Webhooks, record.Prefixed(account, id)); err != nil {
 		return err
 	}
@@ -204,8 +204,8 @@ func (s *engine) putWebhook(b *batch, webhook *driver.Webhook) error {
 	old, next := b.Get(schema.Webhooks, row), *webhook
 	next.Version = record.WebhookVersion(old) + 1
 	value := append(record.EncodeWebhook(&next, s.dataKey), record.WebhookFields(old)...)
-	stored := s.decodeIndexed(account, id, value)
-	s.changeWebhook(b, account, id, stored)
+	stored := s.webhookRows.decoded(account, id, value)
+	s.webhookRows.change(b.Tx, account, id, stored)
 	b.AfterCommit(func() { s.feed.Webhook(&stored.Webhook) })
 	if err := b.list(webhook); err != nil {
 		return err
