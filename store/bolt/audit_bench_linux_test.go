@@ -12,8 +12,10 @@ import (
 )
 
 // BenchmarkAuditEntries counts the bytes written to the file when a single key is created in an
-// account with 1,000 keys: without an audit entry, with an entry, and with a pending entry.
+// account with 3,200 keys: without an audit entry, with an entry, and with a pending entry.
+// "B-used/key" is the size of the used pages per key.
 func BenchmarkAuditEntries(b *testing.B) {
+	const keys = 3200
 	for name, entry := range map[string]*audit.Entry{"none": nil, "kept": {}, "pending": {Pending: true}} {
 		b.Run(name, func(b *testing.B) {
 			store, err := bolt.Open(filepath.Join(b.TempDir(), "keys.db"))
@@ -35,19 +37,21 @@ func BenchmarkAuditEntries(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			for i := range 1000 {
+			for i := range keys {
 				create(i)
 			}
 			// Purge as a service does regularly, because purging merges the root bucket.
 			if _, err := store.Purge(b.Context(), driver.Purge{Limit: 1000}); err != nil {
 				b.Fatal(err)
 			}
-			before, n := written(b), 1000
+			before, n := written(b), keys
 			for b.Loop() {
 				create(n)
 				n++
 			}
-			b.ReportMetric((written(b)-before)/float64(n-1000), "B/key")
+			b.ReportMetric((written(b)-before)/float64(n-keys), "B/key")
+			size, free := store.FileSize()
+			b.ReportMetric(float64(size-free)/float64(n), "B-used/key")
 		})
 	}
 }

@@ -159,7 +159,8 @@ func (s *engine) ListKeys(ctx context.Context, account string, page driver.ListQ
 		return nil, nil
 	}
 	prefix := record.AccountKey(account, "")
-	for id := range rows.Descend(tx.Bucket(schema.Accounts), prefix, page.After) {
+	after := record.AccountKey(account, page.After)[len(prefix):]
+	for id := range rows.Descend(tx.Bucket(schema.Accounts), prefix, string(after)) {
 		key, _, err := keyByID(tx, append(bytes.Clone(prefix), id...))
 		if err != nil {
 			return keys, err

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/oklog/ulid/v2"
+
 	"github.com/storageapi/storageapi/audit"
 )
 
@@ -16,14 +18,32 @@ const (
 	kindTarget  = "t"
 )
 
+// keyIDPrefix is the beginning of the IDs that this library makes for API keys. A ULID follows.
+const keyIDPrefix = "key_"
+
 // AccountKey returns the key of an API key's row. If id is empty, it returns the prefix of all
-// such keys of the account.
-func AccountKey(account, id string) []byte { return Prefixed(account, kindKey+id) }
+// such keys of the account. An ID made by this library is stored as a zero byte and the 16 bytes of
+// its ULID, because shorter keys make lower trees. Such IDs sort like their texts, and before other
+// IDs.
+func AccountKey(account, id string) []byte {
+	key := Prefixed(account, kindKey)
+	if text, ok := strings.CutPrefix(id, keyIDPrefix); ok {
+		if u, ok := parseULID(text); ok {
+			return append(append(key, 0), u[:]...)
+		}
+	}
+	return append(key, id...)
+}
 
 // CutAccountKey splits a key made by AccountKey.
 func CutAccountKey(key []byte) (account, id string, ok bool) {
 	account, tail := CutPrefixed(key)
 	id, ok = strings.CutPrefix(tail, kindKey)
+	var u ulid.ULID
+	if len(id) == 1+len(u) && id[0] == 0 {
+		copy(u[:], id[1:])
+		id = keyIDPrefix + u.String()
+	}
 	return account, id, ok
 }
 

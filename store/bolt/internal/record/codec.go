@@ -41,14 +41,20 @@ const ulidLength = 26
 // than a string. For any other ID, of n bytes, it writes 2n, and then the ID.
 func (e *encoder) id(s string) {
 	prefix := s[:max(len(s)-ulidLength, 0)]
-	u, err := ulid.ParseStrict(s[len(prefix):])
-	if err != nil || u.String() != s[len(prefix):] { // the parser also accepts lower case
+	u, ok := parseULID(s[len(prefix):])
+	if !ok {
 		e.uint(2 * uint64(len(s)))
 		*e = append(*e, s...)
 		return
 	}
 	e.uint(2*uint64(len(prefix)) + 1)
 	*e = append(append(*e, prefix...), u[:]...)
+}
+
+// parseULID parses the text of a ULID in upper case.
+func parseULID(text string) (u ulid.ULID, ok bool) {
+	u, err := ulid.ParseStrict(text)
+	return u, err == nil && u.String() == text // the parser also accepts lower case
 }
 
 func (e *encoder) bool(b bool) {
