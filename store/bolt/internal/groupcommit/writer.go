@@ -52,7 +52,7 @@ type Config[B Batch] struct {
 	// Begin returns the batch of a new transaction; only one batch exists at a time.
 	Begin func(*Tx) B
 
-	// Commit makes a transaction durable. Default: [bbolt.Tx.Commit].
+	// Commit makes a transaction durable, as [bbolt.Tx.Commit] does.
 	Commit func(*bbolt.Tx) error
 
 	// Ended is called after each transaction that ran steps, before the callers get results and
@@ -67,9 +67,6 @@ type Config[B Batch] struct {
 
 // New returns a Writer for the file.
 func New[B Batch](db *bbolt.DB, config Config[B]) *Writer[B] {
-	if config.Commit == nil {
-		config.Commit = (*bbolt.Tx).Commit
-	}
 	return &Writer[B]{db: db, config: config}
 }
 

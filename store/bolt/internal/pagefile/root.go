@@ -13,8 +13,8 @@ func Root(tx *bbolt.Tx) *bbolt.Bucket { return tx.Cursor().Bucket() }
 // it, most commits do not write the second leaf, see [MergeRoot].
 const RootFill = 0.75
 
-// MergeRoot merges the root bucket into one page if it has several pages and would fit into one. If
-// before is not nil, MergeRoot calls it before the first change.
+// MergeRoot merges the root bucket into one page if it has several pages and would fit into one. It
+// calls before before the first change.
 //
 // Each commit writes the root bucket, and small buckets are inline in it. If many buckets are small
 // at once, as with a few keys and webhooks, or briefly at the end of a purge, bbolt splits the root
@@ -47,9 +47,7 @@ func MergeRoot(tx *bbolt.Tx, before func()) error {
 	if err != nil || size > tx.DB().Info().PageSize*7/8 {
 		return err
 	}
-	if before != nil {
-		before()
-	}
+	before()
 	for _, i := range inline {
 		if err := i.replace(Root(tx)); err != nil {
 			return err
