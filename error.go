@@ -30,6 +30,9 @@ type Error struct {
 
 	// RequiredScopes are scopes that would allow the request, if it failed for lack of scopes.
 	RequiredScopes []string
+
+	// RequiredResources are resources that the key would need, if it is limited to others.
+	RequiredResources []string
 }
 
 // A FieldError describes one of several invalid fields of a request.
@@ -61,6 +64,7 @@ func DecodeError(response *http.Response) error {
 			Code, Message, Field string
 			Errors               []FieldError
 			RequiredScopes       []string
+			RequiredResources    []string
 		}
 	}
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBody))
@@ -71,5 +75,8 @@ func DecodeError(response *http.Response) error {
 		return &Error{Status: response.StatusCode, Message: cmp.Or(http.StatusText(response.StatusCode), "Unknown Status")}
 	}
 	e := &body.Error
-	return &Error{Status: response.StatusCode, Code: e.Code, Message: e.Message, Field: e.Field, Errors: e.Errors, RequiredScopes: e.RequiredScopes}
+	return &Error{
+		Status: response.StatusCode, Code: e.Code, Message: e.Message, Field: e.Field, Errors: e.Errors,
+		RequiredScopes: e.RequiredScopes, RequiredResources: e.RequiredResources,
+	}
 }

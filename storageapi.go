@@ -56,7 +56,7 @@
 // [OpenAPI] documents every status, header and limit. Go clients decode errors with
 // [DecodeError].
 //
-// Errors are {"error":{"code":…,"message":…}}; a 403 for missing scopes also has requiredScopes.
+// Errors are {"error":{"code":…,"message":…}}; a 403 may have requiredScopes or requiredResources.
 // Checks run in this order, and the first failure determines the response: the key (401), its rate
 // (429), the route (404, 405), general authority (403), the media type (415), the size (413, above
 // 64 KiB), syntax and values (400), authority over the specific key or webhook (403), the state

@@ -53,6 +53,21 @@ func TestBalance_FirstReportBelowThreshold_Notifies(t *testing.T) {
 	box.want(t, "the first report", low(w, "0", "10"))
 }
 
+// balance.low has no resource.
+func TestBalance_WebhookLimitedToResources_GetsNothing(t *testing.T) {
+	box := newTeller()
+	s := newService(t, box, testConfig{})
+	w := watch(t, s, "10")
+	_, err := s.WebhookService.Update(t.Context(), account, w.ID, webhooks.UpdateParams{Resources: &[]string{"a"}})
+	noError(t, err)
+	report(t, s, "0")
+	box.want(t, "limited")
+	_, err = s.WebhookService.Update(t.Context(), account, w.ID, webhooks.UpdateParams{Resources: new([]string)})
+	noError(t, err)
+	report(t, s, "0")
+	box.want(t, "no longer limited", low(w, "0", "10"))
+}
+
 // Each webhook uses its own threshold, or else the host's default, if there is one.
 func TestBalanceThresholds(t *testing.T) {
 	for _, fallback := range []string{"", "5"} {

@@ -183,10 +183,11 @@ func (s *AlertService) decideBalance(ctx context.Context, step *driver.AlertStep
 	return nil
 }
 
-// balanceSubscribers returns the account's webhooks that subscribe to [TypeBalanceLow].
+// balanceSubscribers returns the account's webhooks that get events of [TypeBalanceLow], which have
+// no resource.
 func balanceSubscribers(step *driver.AlertStep) (list []alerting.Subscriber) {
 	for _, w := range step.Webhooks() {
-		if slices.Contains(w.Events, TypeBalanceLow) {
+		if slices.Contains(w.Events, TypeBalanceLow) && w.Resources.Allows("") {
 			list = append(list, alerting.Subscriber{ID: w.ID, Threshold: w.Threshold})
 		}
 	}

@@ -26,6 +26,10 @@ type CreateParams struct {
 	Name   string
 	Scopes scopes.Set // at least one
 
+	// Resources limits the key to resources of the host: 1 to 64 names of 1 to 128 visible ASCII
+	// characters, compared exactly. It can never be changed. Nil means no limit.
+	Resources []string
+
 	// ExpiresAt is when the key expires, to the millisecond. It must be in the future
 	// and before the year 10000 in UTC. Zero means never.
 	ExpiresAt time.Time
@@ -73,12 +77,14 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 		return Key{}, Token{}, err
 	}
 	params.ExpiresAt = params.ExpiresAt.UTC().Truncate(time.Millisecond)
+	resources, _ := auth.ParseResources(params.Resources)
 	token := newToken(s.prefix)
 	key := Key{
 		ID:        s.ids.New(id.Key, now),
 		Account:   account,
 		Name:      params.Name,
 		Scopes:    params.Scopes,
+		Resources: resources,
 		CreatedAt: now,
 		ExpiresAt: params.ExpiresAt,
 		CreatedBy: creator(ctx, params.By),
@@ -178,6 +184,9 @@ func (s *KeyService) validate(p *CreateParams, now time.Time) (wrong []*apierr.V
 			refuse(input.Invalid("scopes", fmt.Sprintf("must be offered; %s is hidden by Config.HideScopes", scope)))
 			break
 		}
+	}
+	if _, err := auth.ParseResources(p.Resources); err != nil {
+		refuse(input.Invalid("resources", err.Error()))
 	}
 	refuse(checkExpiry(p.ExpiresAt, now))
 	if reason := input.IdempotencyKey(p.IdempotencyKey); reason != "" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/scopes"
@@ -37,6 +38,8 @@ type ImportedKey struct {
 
 	Name   string     // as in CreateParams
 	Scopes scopes.Set // as in CreateParams
+
+	Resources []string // as in CreateParams
 
 	// ExpiresAt is when the key expires, in the future; zero means never.
 	ExpiresAt time.Time
@@ -129,10 +132,11 @@ func (s *KeyService) imported(account string, k *ImportedKey) (Key, error) {
 	if err != nil {
 		return Key{}, err
 	}
-	params := CreateParams{Name: k.Name, Scopes: k.Scopes, ExpiresAt: k.ExpiresAt}
+	params := CreateParams{Name: k.Name, Scopes: k.Scopes, Resources: k.Resources, ExpiresAt: k.ExpiresAt}
 	if wrong := s.Validate(params); len(wrong) > 0 {
 		return Key{}, wrong[0]
 	}
+	resources, _ := auth.ParseResources(k.Resources)
 	created := k.CreatedAt.UTC().Truncate(time.Millisecond)
 	hash := storedDigest(digest)
 	keyID := importedID(hash, created)
@@ -143,7 +147,7 @@ func (s *KeyService) imported(account string, k *ImportedKey) (Key, error) {
 		return Key{}, input.Invalid("CreatedAt", "must be in the past and not before 1970")
 	}
 	return Key{
-		ID: keyID, Account: account, Name: k.Name, Scopes: k.Scopes, Hash: hash,
+		ID: keyID, Account: account, Name: k.Name, Scopes: k.Scopes, Resources: resources, Hash: hash,
 		CreatedAt: created, ExpiresAt: k.ExpiresAt.UTC().Truncate(time.Millisecond),
 	}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/driver"
@@ -23,6 +24,9 @@ type KeyQuery struct {
 
 	// Scopes selects keys that hold all of these scopes. Empty means any scopes.
 	Scopes scopes.Set
+
+	// Within selects keys that are limited to resources within these. Zero means any key.
+	Within auth.Resources
 
 	// UnusedSince selects keys that were created before this time and not used since. Uses are
 	// recorded to within about a minute. Zero means any key.
@@ -48,7 +52,7 @@ type KeyPage struct {
 const maxExamined = 1000
 
 // List returns a page of the account's API keys, newest first. After the last key, the page is
-// empty. If the query selects by name, scopes, use or expiry, List examines at most 1,000 keys for
+// empty. If the query selects by name, scopes, resources, use or expiry, List examines at most 1,000 keys for
 // a page. Such a page may have fewer than query.Limit keys, or none, even if more follow. Only an
 // empty Next means the end.
 func (s *KeyService) List(ctx context.Context, account string, query KeyQuery) (KeyPage, error) {
@@ -57,7 +61,7 @@ func (s *KeyService) List(ctx context.Context, account string, query KeyQuery) (
 		return KeyPage{}, input.Invalid("limit", "must be at least 1")
 	case !utf8.ValidString(query.Name) || utf8.RuneCountInString(query.Name) > 128:
 		return KeyPage{}, input.Invalid("name", "must be at most 128 characters of UTF-8")
-	case query.Name == "" && query.Scopes.IsEmpty() && query.UnusedSince.IsZero() && query.ExpiresBefore.IsZero():
+	case query.Name == "" && query.Scopes.IsEmpty() && query.Within.IsZero() && query.UnusedSince.IsZero() && query.ExpiresBefore.IsZero():
 		return s.list(ctx, account, query.After, query.Limit)
 	}
 	query.Name, query.Scopes = input.Folded(query.Name), s.scopes.Resolve(query.Scopes)
@@ -87,7 +91,7 @@ func (s *KeyService) List(ctx context.Context, account string, query KeyQuery) (
 
 // admits reports whether the query selects key. q.Name must be folded.
 func (q *KeyQuery) admits(key *Key) bool {
-	return strings.Contains(input.Folded(key.Name), q.Name) && key.Scopes.Covers(q.Scopes) &&
+	return strings.Contains(input.Folded(key.Name), q.Name) && key.Scopes.Covers(q.Scopes) && q.Within.Covers(key.Resources) &&
 		(q.UnusedSince.IsZero() || key.CreatedAt.Before(q.UnusedSince) && key.LastUsedAt.Before(q.UnusedSince)) &&
 		(q.ExpiresBefore.IsZero() || !key.ExpiresAt.IsZero() && key.ExpiresAt.Before(q.ExpiresBefore))
 }

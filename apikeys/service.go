@@ -25,8 +25,8 @@ type Config struct {
 	Prefix string
 
 	// MaxPerAccount is the maximum number of keys per account, including expired keys. Negative
-	// means no limit. Default: 1,000. An API key that expires or lacks a scope can create keys only
-	// while the account has fewer than half of the maximum.
+	// means no limit. Default: 1,000. An API key that expires, lacks a scope or is limited to
+	// resources can create keys only while the account has fewer than half of the maximum.
 	MaxPerAccount int
 
 	// Legacy describes the formats of imported keys' values, at most 4 kinds; see
@@ -230,7 +230,7 @@ func (s *KeyService) principal(k *Key, hash driver.Hash, now time.Time) (auth.Pr
 	}
 	p := auth.Principal{
 		Account: k.Account, KeyID: k.ID, Scopes: s.scopes.Resolve(k.Scopes), ExpiresAt: expiresAt, Replaced: hash != k.Hash,
-		Name: k.Name, Hint: k.Hint,
+		LimitedTo: k.Resources, Name: k.Name, Hint: k.Hint,
 	}
 	if p.Replaced {
 		p.Hint = k.PreviousHint

@@ -139,7 +139,9 @@ func (a *Authenticator) authenticate(r *http.Request, v *verdict) (caller, error
 // Require returns a handler that passes a request to next if the request carries a valid key with
 // the scope; in next, [PrincipalFrom] returns the caller. Other requests it answers itself: 401
 // UNAUTHORIZED without a valid key, 429 RATE_LIMIT_EXCEEDED if the key has made too many requests,
-// 403 FORBIDDEN without the scope, 500 INTERNAL_ERROR if the key could not be verified.
+// 403 FORBIDDEN without the scope, 500 INTERNAL_ERROR if the key could not be verified. A key that
+// is limited to resources also gets 403, unless the route has the option [Resource] or
+// [AnyResource].
 //
 // With a [RateLimit], every response to a valid key reports the remaining quota of the key or of
 // its account, whichever is smaller, in X-RateLimit-Limit (requests in a burst),
@@ -175,14 +177,19 @@ func (a *Authenticator) Require(scope scopes.Scope, next http.Handler, options .
 // A RouteOption changes how [Authenticator.Require] guards a route.
 type RouteOption func(*route)
 
-type route struct{ outlivesKey bool }
+type route struct {
+	outlivesKey bool
+	anyResource bool
+	resource    func(*http.Request) string // nil if the route names none
+}
 
 // OutlivesKey lets the requests of a route continue after their key has ended. Use it for work that
 // must not stop halfway; the handler can call [Recheck].
 func OutlivesKey() RouteOption { return func(r *route) { r.outlivesKey = true } }
 
-// Handler is like [Authenticator.Require], but requires no scope. Every valid key passes, and next
-// decides what the key may do. Handler panics if next is nil.
+// Handler is like [Authenticator.Require], but requires no scope. Every valid key passes, except keys
+// limited to resources that the options do not admit, and next decides what the key may do. Handler
+// panics if next is nil.
 func (a *Authenticator) Handler(next http.Handler, options ...RouteOption) http.Handler {
 	if next == nil {
 		panic("auth: Handler: nil handler")
@@ -204,7 +211,13 @@ func (a *Authenticator) Handler(next http.Handler, options ...RouteOption) http.
 				v.setOutcome(observe.Limited)
 				return
 			}
-			next.ServeHTTP(w, r.WithContext(g))
+			r = r.WithContext(g)
+			if resource, ok := of.admits(&g.caller.verified, r); !ok {
+				NoteForbidden(g)
+				a.WriteOutside(w, resource)
+				return
+			}
+			next.ServeHTTP(w, r)
 		case errors.Is(err, ErrUnauthorized):
 			a.WriteUnauthorized(w)
 		default:

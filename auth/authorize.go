@@ -59,6 +59,7 @@ type Target struct {
 	ID        string     // empty if the target does not exist yet, or is all events of some types
 	Scopes    scopes.Set // see above
 	ExpiresAt time.Time  // when a key expires; zero means never
+	Resources Resources  // what a key, webhook or event is limited to; for an update, after it
 }
 
 // ErrForbidden is returned by an [Authorize] function that refuses an action.
@@ -96,6 +97,7 @@ var eventScopes = scopes.Of(scopes.FilesRead, scopes.AccountRead)
 //     itself.
 //   - Creating, updating or deleting a webhook requires the read scope for each of its events, so
 //     that a caller subscribes only to events that it may read.
+//   - A key that is limited to resources can act only on keys, webhooks and events within them.
 //   - A value that a rotation has replaced cannot manage anything except to delete its own key. The
 //     keys and webhooks that it creates or changes would outlive it, so someone with a leaked value
 //     could keep access after the grace period ends.
@@ -106,6 +108,9 @@ var eventScopes = scopes.Of(scopes.FilesRead, scopes.AccountRead)
 // An unknown action is refused. If more scopes would allow an action, the error is a [*ScopeError].
 // To a caller without account:read, it does not reveal the scopes of an existing key or webhook.
 func LeastPrivilege(_ context.Context, caller Principal, access Access) error {
+	if err := WithinResources(caller, access.Target); err != nil {
+		return err
+	}
 	if leastPrivilege(caller, access) {
 		return nil
 	}

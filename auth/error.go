@@ -68,11 +68,12 @@ func WriteInvalidFields(w http.ResponseWriter, wrong ...*apierr.ValidationError)
 
 // An errorBody is the value of "error" in an error response.
 type errorBody struct {
-	Code           string       `json:"code"`
-	Message        string       `json:"message"`
-	Field          string       `json:"field,omitempty"`
-	Errors         []fieldError `json:"errors,omitempty"`
-	RequiredScopes []string     `json:"requiredScopes,omitempty"`
+	Code              string       `json:"code"`
+	Message           string       `json:"message"`
+	Field             string       `json:"field,omitempty"`
+	Errors            []fieldError `json:"errors,omitempty"`
+	RequiredScopes    []string     `json:"requiredScopes,omitempty"`
+	RequiredResources []string     `json:"requiredResources,omitempty"`
 }
 
 // A fieldError describes one of several invalid fields.

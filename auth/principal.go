@@ -19,17 +19,28 @@ type Principal struct {
 	Scopes    scopes.Set // the key's scopes; undeclared ones are in Scopes.Unknown
 	ExpiresAt time.Time  // when the value in the request expires; zero means never
 	Replaced  bool       // a rotation has replaced this value, and its grace period is running
+	LimitedTo Resources  // the resources that the key is limited to; zero means no limit
 
 	// Name is the key's name, and Hint is the hint of the value in the request, for the audit log
 	// and logs. Both are empty if the Verifier does not set them.
 	Name, Hint string
 }
 
-// CanManage reports whether p holds all scopes of the key and expires no earlier than the key.
-// [LeastPrivilege] requires this of a caller that manages the key.
+// Allows reports whether p may access the resource: its key is not limited to resources, or the
+// resource is one of them. For "", which stands for no resource in particular, it returns false if
+// the key is limited.
+func (p Principal) Allows(resource string) bool { return p.LimitedTo.Allows(resource) }
+
+// Resources returns the resources that the key is limited to, in ascending order, or nil if it is
+// not limited.
+func (p Principal) Resources() []string { return p.LimitedTo.Names() }
+
+// CanManage reports whether p holds all scopes of the key, expires no earlier than the key, and is
+// not limited to resources that exclude some of the key's. [LeastPrivilege] requires this of a
+// caller that manages the key.
 func (p Principal) CanManage(key Target) bool {
 	outlives := p.ExpiresAt.IsZero() || !key.ExpiresAt.IsZero() && !key.ExpiresAt.After(p.ExpiresAt)
-	return outlives && p.Scopes.Covers(key.Scopes)
+	return outlives && p.Scopes.Covers(key.Scopes) && p.LimitedTo.Covers(key.Resources)
 }
 
 // ErrUnauthorized is returned for a malformed, unknown, deleted or expired key. It does not reveal

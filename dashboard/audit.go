@@ -78,7 +78,7 @@ var actionTexts = map[audit.Action]string{
 // fieldTexts are the labels of fields, the same as on the pages of keys and webhooks.
 var fieldTexts = map[string]string{
 	"name": "name", "scopes": "scopes", "expiresAt": "expiry",
-	"url": "endpoint URL", "events": "events", "active": "on/off state", "held": "hold", "threshold": "balance threshold",
+	"url": "endpoint URL", "events": "events", "resources": "resources", "active": "on/off state", "held": "hold", "threshold": "balance threshold",
 }
 
 // actorTexts are the labels of the kinds of actors.

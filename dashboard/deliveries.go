@@ -19,6 +19,7 @@ type deliveryView struct {
 	To                 string // URL of the webhook; empty means not shown
 	Gone               bool   // the webhook was deleted
 	Event              eventView
+	Resource           string // of the event; empty means none
 	State, Mark        string
 	Published          *when
 	Next               *when // time of the next attempt, or nil if it is already due
@@ -56,7 +57,7 @@ var deliveryStates = []struct {
 
 func (p *pages) viewDelivery(d *webhooks.Delivery) deliveryView {
 	view := deliveryView{
-		EventID: d.EventID, WebhookID: d.WebhookID, Event: p.viewEvent(d.Type),
+		EventID: d.EventID, WebhookID: d.WebhookID, Event: p.viewEvent(d.Type), Resource: d.Resource,
 		State: string(d.State), Published: p.when(d.PublishedAt),
 	}
 	for _, s := range deliveryStates {

@@ -29,6 +29,7 @@ type eventListView struct {
 type listedEvent struct {
 	ID           string
 	Event        eventView
+	Resource     string
 	Published    *when
 	Webhooks     int // number of webhooks that have a delivery of the event
 	States       []stateCount
@@ -65,7 +66,7 @@ func (p *pages) listEvents(c *call) (response, error) {
 			return response{}, err
 		}
 		view.Events = append(view.Events, listedEvent{
-			ID: event.ID, Event: p.viewEvent(event.Type), Published: p.when(event.PublishedAt),
+			ID: event.ID, Event: p.viewEvent(event.Type), Resource: event.Resource, Published: p.when(event.PublishedAt),
 			Webhooks: len(deliveries), States: countStates(deliveries), Unsubscribed: unsubscribed(event.Type),
 		})
 	}
@@ -133,6 +134,7 @@ func (p *pages) typeFilter(f form, choices []eventView) ([]webhooks.EventType, [
 type eventPageView struct {
 	ID           string
 	Event        eventView
+	Resource     string
 	Published    *when
 	Unsubscribed bool
 	Deliveries   []deliveryView
@@ -152,7 +154,7 @@ func (p *pages) showEvent(c *call) (response, error) {
 	if len(deliveries) > 0 {
 		published = deliveries[0].PublishedAt
 	}
-	view := eventPageView{ID: event.ID, Event: p.viewEvent(event.Type), Published: p.when(published), Deliveries: p.viewDeliveries(deliveries)}
+	view := eventPageView{ID: event.ID, Event: p.viewEvent(event.Type), Resource: event.Resource, Published: p.when(published), Deliveries: p.viewDeliveries(deliveries)}
 	for i := range view.Deliveries {
 		d := &view.Deliveries[i]
 		webhook, err := p.webhooks.Get(c.Context(), c.account, d.WebhookID)

@@ -89,6 +89,14 @@ func (f form) grace() (time.Duration, bool) {
 	return grace, err == nil
 }
 
+// resources returns the names in the field "resources", or nil if there are none.
+func (f form) resources() []string {
+	if names := strings.Fields(f.Values.Get("resources")); len(names) > 0 {
+		return names
+	}
+	return nil
+}
+
 // minuteOf formats t in UTC as the value of a date and time field. It drops the seconds.
 func minuteOf(t time.Time) string { return t.UTC().Format("2006-01-02T15:04") }
 

@@ -65,7 +65,7 @@ func (p *pages) health(c *call, webhookID string, most int) (healthView, error) 
 	for _, delivery := range deliveries {
 		for _, attempt := range delivery.Attempts {
 			at := int(attempt.StartedAt.Sub(first) / time.Hour)
-			if attempt.StartedAt.Before(from) || at >= len(each) || attempt.Class == webhooks.ClassExpired {
+			if attempt.StartedAt.Before(from) || at >= len(each) || attempt.Class == webhooks.ClassExpired || attempt.Class == webhooks.ClassResource {
 				continue
 			}
 			view.Attempts++

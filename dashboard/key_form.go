@@ -102,7 +102,7 @@ func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\
 
 // readKey returns the parameters in the form, and records errors of its fields.
 func (p *pages) readKey(f form) apikeys.CreateParams {
-	params := apikeys.CreateParams{Name: strings.TrimSpace(f.Values.Get("name")), ExpiresAt: p.readExpiry(f)}
+	params := apikeys.CreateParams{Name: strings.TrimSpace(f.Values.Get("name")), Resources: f.resources(), ExpiresAt: p.readExpiry(f)}
 	var unknown error
 	params.Scopes, unknown = p.keys.Scopes().ParseSet(f.Values["scopes"])
 	for _, wrong := range p.keys.Validate(params) {
@@ -118,7 +118,7 @@ func (p *pages) readKey(f form) apikeys.CreateParams {
 }
 
 // keyFields maps field names of package apikeys to field names of the form.
-var keyFields = map[string]string{"name": "name", "scopes": "scopes", "expiresAt": "date"}
+var keyFields = map[string]string{"name": "name", "scopes": "scopes", "resources": "resources", "expiresAt": "date"}
 
 // readExpiry returns the expiry in the form, and records errors of its fields.
 func (p *pages) readExpiry(f form) time.Time {

@@ -26,6 +26,7 @@ type keyView struct {
 	Scopes    []scopeView
 	Unknown   []string // scopes of the key that are no longer declared
 	AllScopes bool
+	Resources []string // the resources that the key is limited to; empty means no limit
 	Created   *when
 	LastUsed  *when
 	Expires   *when
@@ -70,6 +71,7 @@ func (p *pages) viewKey(key *apikeys.Key) keyView {
 		ID: key.ID, Name: key.Name,
 		Unknown:   key.Scopes.Unknown(),
 		AllScopes: key.Scopes.Covers(p.keys.Scopes().All()),
+		Resources: key.Resources.Names(),
 		Created:   p.when(key.CreatedAt),
 		LastUsed:  p.when(key.LastUsedAt),
 		Expires:   p.when(key.ExpiresAt),

@@ -89,7 +89,7 @@ func (p *pages) editWebhook(c *call) (response, error) {
 		return response{}, err
 	}
 	view := p.viewWebhook(&webhook)
-	f := newForm(map[string][]string{"url": {webhook.URL}, "threshold": {view.Threshold}})
+	f := newForm(map[string][]string{"url": {webhook.URL}, "threshold": {view.Threshold}, "resources": {webhook.Resources.String()}})
 	for _, t := range webhook.Events {
 		f.Values.Add("events", string(t))
 	}
@@ -115,7 +115,7 @@ func (p *pages) updateWebhook(c *call) (response, error) {
 		return p.webhookForm(view, http.StatusUnprocessableEntity), nil
 	}
 	_, err = p.webhooks.Update(c.Context(), c.account, id, webhooks.UpdateParams{
-		URL: &params.URL, Events: params.Events, Threshold: &params.Threshold, If: unchanged(view.Version),
+		URL: &params.URL, Events: params.Events, Threshold: &params.Threshold, Resources: &params.Resources, If: unchanged(view.Version),
 	})
 	if errors.Is(err, errChanged) {
 		view.Problem = "This webhook was changed since you opened the form. Save again to replace those changes with yours."
@@ -131,7 +131,7 @@ func (p *pages) updateWebhook(c *call) (response, error) {
 // readWebhook returns the parameters in the form, and records errors of its fields. It accepts
 // event types that are no longer declared if the webhook is already subscribed to them.
 func (p *pages) readWebhook(f form, before []webhooks.EventType) (params webhooks.CreateParams, err error) {
-	params = webhooks.CreateParams{URL: strings.TrimSpace(f.Values.Get("url")), Events: []webhooks.EventType{}}
+	params = webhooks.CreateParams{URL: strings.TrimSpace(f.Values.Get("url")), Events: []webhooks.EventType{}, Resources: f.resources()}
 	for _, name := range f.Values["events"] {
 		params.Events = append(params.Events, webhooks.EventType(name))
 	}

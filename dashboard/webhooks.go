@@ -17,6 +17,7 @@ import (
 type webhookView struct {
 	ID, URL   string
 	Events    []eventView
+	Resources []string // the resources that it is limited to; empty means no limit
 	Active    bool
 	Held      bool   // on hold since a restore
 	State     string // a class in style.css
@@ -44,7 +45,7 @@ func (v *webhookView) because(before string, at *when, after string) {
 
 func (p *pages) viewWebhook(w *webhooks.Webhook) webhookView {
 	view := webhookView{
-		ID: w.ID, URL: w.URL, Active: w.Active, Held: w.Held,
+		ID: w.ID, URL: w.URL, Resources: w.Resources.Names(), Active: w.Active, Held: w.Held,
 		Created: p.when(w.CreatedAt), PreviousUntil: p.when(w.PreviousSecretExpiresAt), Version: webhookVersion(w),
 	}
 	for _, t := range w.Events {

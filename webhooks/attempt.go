@@ -132,7 +132,7 @@ func (s *WebhookService) SignatureHeader() string { return s.dispatcher.sender.h
 // sent. After a timeout it is not nil, because the request may have been sent.
 func (s *WebhookService) RequestHeader(eventID string, attempt Attempt) http.Header {
 	switch attempt.Class {
-	case ClassDNS, ClassBlocked, ClassConnect, ClassTLS, ClassInternal, ClassExpired:
+	case ClassDNS, ClassBlocked, ClassConnect, ClassTLS, ClassInternal, ClassExpired, ClassResource:
 		return nil
 	}
 	return http.Header{

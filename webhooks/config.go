@@ -32,8 +32,8 @@ type Config struct {
 	Events []EventDeclaration
 
 	// MaxPerAccount is the maximum number of webhooks per account; negative: unlimited. Default: 100.
-	// An API key that has an expiry date or lacks a scope can create webhooks only while the account
-	// is below half of the limit.
+	// An API key that expires, lacks a scope or is limited to resources can create webhooks only
+	// while the account is below half of the limit.
 	MaxPerAccount int
 
 	// Retry sets the retry schedule and when a webhook is disabled.

@@ -27,6 +27,11 @@ type CreateParams struct {
 	// Events are the types to subscribe to, at least one; duplicates are removed.
 	Events []EventType
 
+	// Resources limits the webhook to events of these resources of the host: 1 to 64 names of 1 to
+	// 128 visible ASCII characters, compared exactly. A limited webhook gets no events without a
+	// resource. Nil means no limit.
+	Resources []string
+
 	// Threshold is [Webhook.Threshold]; zero means none.
 	Threshold uint64
 
@@ -71,12 +76,14 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 		return Webhook{}, err
 	}
 	params.Events, _ = s.events.check(params.Events, nil)
+	resources, _ := parseResources(params.Resources)
 	now := s.now().UTC().Truncate(time.Millisecond)
 	webhook := Webhook{
 		ID:            s.ids.New(id.Webhook, now),
 		Account:       account,
 		URL:           params.URL,
 		Events:        params.Events,
+		Resources:     resources,
 		WebhookHealth: driver.WebhookHealth{Active: true},
 		Version:       1,
 		Threshold:     params.Threshold,
@@ -129,10 +136,20 @@ func (s *WebhookService) Validate(params CreateParams) (wrong []*apierr.Validati
 	refuse(checkURL(params.URL, s.guard))
 	_, err := s.events.check(params.Events, nil)
 	refuse(err)
+	_, err = parseResources(params.Resources)
+	refuse(err)
 	if reason := input.IdempotencyKey(params.IdempotencyKey); reason != "" {
 		refuse(input.Invalid("Idempotency-Key", reason))
 	}
 	return wrong
+}
+
+func parseResources(names []string) (auth.Resources, error) {
+	resources, err := auth.ParseResources(names)
+	if err != nil {
+		err = input.Invalid("resources", err.Error())
+	}
+	return resources, err
 }
 
 // replay returns the webhook that an earlier request with the same idempotency key created,

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/internal/jsontext"
 )
@@ -27,6 +28,10 @@ type Event struct {
 
 	// Account is the account whose webhooks receive the event.
 	Account string
+
+	// Resource is the host's resource that the event is about: 1 to 128 visible ASCII characters.
+	// Webhooks that are limited to resources get the event only if this is one of them. Default: none.
+	Resource string
 
 	// Timestamp is when the event happened. Default: now.
 	Timestamp time.Time
@@ -55,6 +60,9 @@ func (e Event) encode(known *vocabulary) (EncodedEvent, error) {
 	if !validTraceContext(e.TraceContext) {
 		return EncodedEvent{}, input.Invalid("traceContext", "must be at most 64 visible ASCII characters")
 	}
+	if e.Resource != "" && !auth.IsResource(e.Resource) {
+		return EncodedEvent{}, input.Invalid("resource", "must be at most 128 visible ASCII characters")
+	}
 	declared, err := known.of(e.Data)
 	if err != nil {
 		return EncodedEvent{}, err
@@ -67,7 +75,7 @@ func (e Event) encode(known *vocabulary) (EncodedEvent, error) {
 	if err != nil {
 		return EncodedEvent{}, err
 	}
-	encoded.TraceContext = e.TraceContext
+	encoded.TraceContext, encoded.Resource = e.TraceContext, e.Resource
 	if n := len(encoded.Body); n > maxBody {
 		return EncodedEvent{}, input.Invalid("data", fmt.Sprintf("must encode to at most %d bytes, got %d", maxBody, n))
 	}

@@ -20,8 +20,17 @@ type inflight struct {
 
 // run makes the attempt and decides the outcome of its delivery.
 func (d *dispatcher) run(f *inflight) {
-	if s := &f.settlement; s.Task.Err == nil && d.config.Retention.expires(s.Task.Age) {
+	switch s := &f.settlement; {
+	case s.Task.Err != nil:
+	case d.config.Retention.expires(s.Task.Age):
 		s.Effect, s.Attempt = driver.GiveUp, driver.ExpiredAttempt(s.Task.Attempt, d.config.Now())
+		f.End()
+		return
+	case !s.Task.Webhook.Resources.Allows(s.Task.Event.Resource): // limited since the event was published
+		s.Effect, s.Attempt = driver.GiveUp, driver.Attempt{
+			Number: s.Task.Attempt, StartedAt: d.config.Now().UTC().Truncate(time.Millisecond), Class: ClassResource,
+			Error: "the webhook is now limited to other resources",
+		}
 		f.End()
 		return
 	}

@@ -6,22 +6,27 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
 // A WebhookQuery selects a page of an account's webhooks.
 type WebhookQuery struct {
-	After string // [WebhookPage.Next] of the previous page; empty means the newest
-	Limit int    // page size; at least 1
+	Within auth.Resources // only webhooks that are limited to resources within these; zero means any
+	After  string         // [WebhookPage.Next] of the previous page; empty means the newest
+	Limit  int            // page size; at least 1
 }
 
 // A WebhookPage is one page of a list of webhooks, newest first.
 type WebhookPage struct {
 	Webhooks []Webhook
 
-	// Next is the [WebhookQuery.After] of the following page; empty if there is none.
+	// Next is the [WebhookQuery.After] of the following page; empty if there is none. With
+	// [WebhookQuery.Within], a page may hold fewer webhooks than Limit, even none, and still have a
+	// Next.
 	Next string
 }
 
@@ -41,7 +46,7 @@ const pageSize = 100
 // error.
 func (s *WebhookService) All(ctx context.Context, account string, query WebhookQuery) iter.Seq2[Webhook, error] {
 	return input.Pages(func(after string) ([]Webhook, string, error) {
-		page, err := s.List(ctx, account, WebhookQuery{After: cmp.Or(after, query.After), Limit: pageSize})
+		page, err := s.List(ctx, account, WebhookQuery{Within: query.Within, After: cmp.Or(after, query.After), Limit: pageSize})
 		return page.Webhooks, page.Next, err
 	})
 }
@@ -116,8 +121,10 @@ func (s *WebhookService) list(query WebhookQuery, which string, read func(driver
 	for i := range all {
 		dropExpired(&all[i], now)
 	}
-	if len(all) <= query.Limit {
-		return WebhookPage{Webhooks: all}, nil
+	page := WebhookPage{Webhooks: all}
+	if len(all) > query.Limit {
+		page = WebhookPage{Webhooks: all[:query.Limit], Next: all[query.Limit-1].ID}
 	}
-	return WebhookPage{Webhooks: all[:query.Limit], Next: all[query.Limit-1].ID}, nil
+	page.Webhooks = slices.DeleteFunc(page.Webhooks, func(w Webhook) bool { return !query.Within.Covers(w.Resources) })
+	return page, nil
 }

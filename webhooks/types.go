@@ -82,4 +82,5 @@ const (
 	ClassProtocol   = driver.ClassProtocol   // the response is not HTTP
 	ClassInternal   = driver.ClassInternal   // this side failed: unreadable record or panic
 	ClassExpired    = driver.ClassExpired    // no attempt: the event is older than [Retention.Payloads]
+	ClassResource   = driver.ClassResource   // no attempt: the webhook is now limited to other resources
 )

@@ -18,7 +18,8 @@ type UpdateParams struct {
 	URL       *string
 	Events    []EventType // replaces all types; may keep types that are no longer declared
 	Active    *bool
-	Threshold *uint64 // if zero, remove the threshold
+	Threshold *uint64   // if zero, remove the threshold
+	Resources *[]string // if it points to nil, remove the limit
 
 	If Condition
 }
@@ -36,6 +37,8 @@ type UpdateParams struct {
 //   - Events: the types apply to events published from now on. Pending and recovered deliveries
 //     are sent even if their type is removed. A Condition that decides who may change the URL must
 //     therefore also check [Webhook.PastEvents].
+//   - Resources: they apply to all later attempts. Pending deliveries of events that the webhook no
+//     longer gets end as [Dead], with an attempt of [ClassResource].
 //   - Active: while it is false, pending deliveries wait, and new events are [Skipped]; they can
 //     be recovered later. When it becomes true, pending deliveries are sent again, the first at
 //     once. The webhook no longer counts as failing, and its [OffReason] is cleared.
@@ -100,7 +103,11 @@ func (s *WebhookService) checkUpdate(ctx context.Context, account, webhookID str
 		}
 		p.Events = events
 	}
-	return p, input.JoinInvalid(badURL, badEvents)
+	var badResources error
+	if p.Resources != nil {
+		_, badResources = parseResources(*p.Resources)
+	}
+	return p, input.JoinInvalid(badURL, badEvents, badResources)
 }
 
 func (p *UpdateParams) apply(w *Webhook, now time.Time) {
@@ -111,6 +118,9 @@ func (p *UpdateParams) apply(w *Webhook, now time.Time) {
 	}
 	if p.Events != nil {
 		w.PastEvents, w.Events = past(w, p.Events), slices.Clone(p.Events)
+	}
+	if p.Resources != nil {
+		w.Resources, _ = parseResources(*p.Resources)
 	}
 	if p.Threshold != nil {
 		w.Threshold = *p.Threshold

@@ -12,6 +12,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/scopes"
@@ -49,6 +50,8 @@ func set(t *testing.T, v reflect.Value, name string) {
 		*value = time.UnixMilli(1_234_567_890_123).UTC()
 	case *scopes.Set:
 		*value = scopes.Of(scopes.FilesRead, "host:own")
+	case *auth.Resources:
+		*value, _ = auth.ParseResources([]string{"b", "a"})
 	case *driver.Hash:
 		value.Sum[0] = 1
 	case *signing.Secret:

@@ -85,6 +85,9 @@ func (a *api) listAuditLog(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
+	if page.Entries, err = a.seenEntries(c, page.Entries); err != nil {
+		return response{}, err
+	}
 	if page.Next != "" {
 		page.Next = auditCursor + "/" + page.Next
 	}

@@ -88,8 +88,10 @@ func (a *api) mayChangeKey(c *call) apikeys.Condition {
 		key := before
 		if before.ID == "" {
 			key = after
+		} else if err := c.sees(before.Resources); err != nil {
+			return err
 		}
-		return a.permitNow(c, &auth.Target{ID: before.ID, Scopes: key.Scopes, ExpiresAt: key.ExpiresAt})
+		return a.permitNow(c, &auth.Target{ID: before.ID, Scopes: key.Scopes, ExpiresAt: key.ExpiresAt, Resources: key.Resources})
 	}
 }
 
@@ -118,10 +120,15 @@ func (a *api) ifMatchWebhook(target *webhooks.Condition) header {
 // webhook was subscribed to in the past.
 func (a *api) mayChangeWebhook(c *call) webhooks.Condition {
 	return func(before, after webhooks.Webhook) error {
-		types := slices.Concat(before.Events, after.Events)
-		if after.ID != "" {
-			types = append(types, before.PastEvents...)
+		if before.ID != "" {
+			if err := c.sees(before.Resources); err != nil {
+				return err
+			}
 		}
-		return a.permitNow(c, &auth.Target{ID: before.ID, Scopes: a.webhooks.ReadScopes(types)})
+		types, resources := slices.Concat(before.Events, after.Events), before.Resources
+		if after.ID != "" {
+			types, resources = append(types, before.PastEvents...), after.Resources
+		}
+		return a.permitNow(c, &auth.Target{ID: before.ID, Scopes: a.webhooks.ReadScopes(types), Resources: resources})
 	}
 }

@@ -17,6 +17,7 @@ import (
 type deliveryView struct {
 	EventID       string                 `json:"eventId"`
 	Type          webhooks.EventType     `json:"type"`
+	Resource      string                 `json:"resource,omitempty"`
 	State         webhooks.DeliveryState `json:"state"`
 	PublishedAt   timestamp              `json:"publishedAt"`
 	BodyKeptUntil timestamp              `json:"bodyKeptUntil"`
@@ -62,6 +63,7 @@ func (a *api) viewDelivery(d *webhooks.Delivery) deliveryView {
 	return deliveryView{
 		EventID:       d.EventID,
 		Type:          d.Type,
+		Resource:      d.Resource,
 		State:         d.State,
 		PublishedAt:   timestamp(d.PublishedAt),
 		BodyKeptUntil: timestamp(a.webhooks.BodyKeptUntil(d.PublishedAt)),
@@ -91,6 +93,10 @@ func (a *api) listDeliveries(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
+	if err := a.seesWebhook(c, c.webhookID()); err != nil {
+		return response{}, err
+	}
+	query.Resources = c.caller.LimitedTo
 	page, err := a.webhooks.ListDeliveries(c.Context(), c.caller.Account, c.webhookID(), query)
 	if err != nil {
 		return response{}, err
@@ -147,7 +153,7 @@ func (a *api) readDelivery(c *call) (webhooks.Delivery, error) {
 // findDelivery returns the webhook's delivery of the event named in the path.
 func (a *api) findDelivery(c *call, webhookID string) (webhooks.Delivery, error) {
 	delivery, err := a.webhooks.Delivery(c.Context(), c.caller.Account, webhookID, c.subID)
-	if errors.Is(err, apierr.ErrNotFound) {
+	if errors.Is(err, apierr.ErrNotFound) || err == nil && !c.caller.Allows(delivery.Resource) {
 		return webhooks.Delivery{}, errNoDelivery
 	}
 	return delivery, err

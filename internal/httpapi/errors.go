@@ -125,10 +125,14 @@ func (a *api) fail(c *call, err error) {
 		}
 	}
 	var method *methodError
+	var outside *auth.ResourceError
 	wrong, full := input.InvalidFields(err), limit(err)
 	switch {
 	case errors.Is(err, auth.ErrUnauthorized): // the key was deleted or expired during the request
 		a.guard.WriteUnauthorized(c.writer)
+	case errors.As(err, &outside):
+		auth.NoteForbidden(c.Context())
+		a.guard.WriteOutside(c.writer, outside.Required...)
 	case errors.Is(err, auth.ErrForbidden):
 		auth.NoteForbidden(c.Context())
 		var required scopes.Set
@@ -167,7 +171,7 @@ func limit(err error) string {
 	case !ok:
 		return ""
 	case full.Limited:
-		return fmt.Sprintf("A key that expires or does not hold all scopes can create %s only while the account has fewer than %d. Delete one, or use a key that never expires and holds all scopes.", full.Resource, full.Limit)
+		return fmt.Sprintf("A key that expires, lacks a scope or is limited to resources can create %s only while the account has fewer than %d. Delete one, or use a key without these limits.", full.Resource, full.Limit)
 	}
 	return fmt.Sprintf("An account can have at most %d %s. Delete one first.", full.Limit, full.Resource)
 }

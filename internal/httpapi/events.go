@@ -19,6 +19,7 @@ import (
 type eventView struct {
 	ID            string             `json:"id"`
 	Type          webhooks.EventType `json:"type"`
+	Resource      string             `json:"resource,omitempty"`
 	Timestamp     timestamp          `json:"timestamp"`
 	PublishedAt   timestamp          `json:"publishedAt"`
 	HasBody       bool               `json:"hasBody"`
@@ -27,7 +28,7 @@ type eventView struct {
 }
 
 func (a *api) viewEvent(e webhooks.StoredEvent) eventView {
-	return eventView{e.ID, e.Type, timestamp(e.Timestamp), timestamp(e.PublishedAt), e.HasBody, timestamp(a.webhooks.BodyKeptUntil(e.PublishedAt)), nil}
+	return eventView{e.ID, e.Type, e.Resource, timestamp(e.Timestamp), timestamp(e.PublishedAt), e.HasBody, timestamp(a.webhooks.BodyKeptUntil(e.PublishedAt)), nil}
 }
 
 // maxBodies is the total size of the bodies in a list of events, give or take one body.
@@ -47,6 +48,12 @@ func (a *api) listEvents(c *call) (response, error) {
 	if query.Types, err = a.readableTypes(c, query.Types); err != nil {
 		return response{}, err
 	}
+	if query.WebhookID != "" {
+		if err := a.seesWebhook(c, query.WebhookID); err != nil {
+			return response{}, err
+		}
+	}
+	query.Resources = c.caller.LimitedTo
 	page, err := a.webhooks.ListEvents(c.Context(), c.caller.Account, query)
 	if err != nil {
 		return response{}, err
@@ -106,7 +113,11 @@ func (a *api) body(c *call, eventID string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !c.caller.Allows(event.Resource) {
+		return nil, apierr.ErrNotFound
+	}
 	target := auth.Target{ID: event.ID, Scopes: a.webhooks.ReadScopes([]webhooks.EventType{event.Type})}
+	target.Resources, _ = auth.ParseResources([]string{event.Resource}) // zero if the event has none
 	if err := a.permit(c, &target); err != nil {
 		return nil, err
 	}
@@ -119,14 +130,14 @@ func (a *api) body(c *call, eventID string) ([]byte, error) {
 // means no filter.
 func (a *api) readableTypes(c *call, asked []webhooks.EventType) (readable []webhooks.EventType, err error) {
 	if len(asked) > 0 {
-		return asked, a.permit(c, &auth.Target{Scopes: a.webhooks.ReadScopes(asked)})
+		return asked, a.permit(c, &auth.Target{Scopes: a.webhooks.ReadScopes(asked), Resources: c.caller.LimitedTo})
 	}
 	may := make(map[scopes.Set]error) // by read scopes, so that each set is checked once
 	for _, t := range append(a.webhooks.EventTypes(), withdrawn) {
 		behind := a.webhooks.ReadScopes([]webhooks.EventType{t})
 		refused, known := may[behind]
 		if !known {
-			refused = a.permit(c, &auth.Target{Scopes: behind})
+			refused = a.permit(c, &auth.Target{Scopes: behind, Resources: c.caller.LimitedTo})
 			may[behind] = refused
 		}
 		switch {

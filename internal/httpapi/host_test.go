@@ -198,12 +198,14 @@ type errorBody struct {
 			Field   string `json:"field"`
 			Message string `json:"message"`
 		} `json:"errors"`
-		RequiredScopes []string `json:"requiredScopes"`
+		RequiredScopes    []string `json:"requiredScopes"`
+		RequiredResources []string `json:"requiredResources"`
 	} `json:"error"`
 }
 
 // checkErrorShape checks that the body is an errorBody without other fields. It must have "field"
-// if and only if the request is invalid, and "requiredScopes" only if the request is forbidden.
+// if and only if the request is invalid, and "requiredScopes" and "requiredResources" only if the
+// request is forbidden.
 func checkErrorShape(t testing.TB, body []byte) {
 	t.Helper()
 	var whole errorBody
@@ -212,7 +214,7 @@ func checkErrorShape(t testing.TB, body []byte) {
 	err := decoder.Decode(&whole)
 	failure := whole.Error
 	if err != nil || decoder.More() || failure.Code == "" || failure.Message == "" ||
-		failure.RequiredScopes != nil && failure.Code != "FORBIDDEN" || (failure.Field != nil) != (failure.Code == "VALIDATION_ERROR") ||
+		(failure.RequiredScopes != nil || failure.RequiredResources != nil) && failure.Code != "FORBIDDEN" || (failure.Field != nil) != (failure.Code == "VALIDATION_ERROR") ||
 		failure.Errors != nil && (failure.Code != "VALIDATION_ERROR" || len(failure.Errors) < 2 || failure.Errors[0].Field != *failure.Field) {
 		t.Errorf("not the shape of an error: %s", body)
 	}

@@ -108,7 +108,7 @@ func New(config Config) (http.Handler, error) {
 		return nil, err
 	}
 	// The routes answer quickly, and a key that deletes itself must still get the response.
-	return config.Auth.Handler(a, auth.OutlivesKey()), nil
+	return config.Auth.Handler(a, auth.OutlivesKey(), auth.AnyResource()), nil
 }
 
 // A call is a request being processed.
@@ -216,6 +216,9 @@ func (a *api) permitNow(c *call, target *auth.Target) error {
 func (a *api) permit(c *call, target *auth.Target) error {
 	if c.route.action == readSelf || c.route.action == revokeSelf {
 		return nil
+	}
+	if err := auth.WithinResources(c.caller, target); err != nil {
+		return err
 	}
 	return a.authorize(c.Context(), c.caller, auth.Access{Action: c.route.action, Target: target, EventScopes: a.eventScopes})
 }

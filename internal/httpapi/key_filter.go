@@ -14,6 +14,7 @@ func (a *api) listKeys(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
+	query.Within = c.caller.LimitedTo
 	page, err := a.keys.List(c.Context(), c.caller.Account, query)
 	if err != nil {
 		return response{}, err

@@ -19,6 +19,7 @@ type keyView struct {
 	Key       string     `json:"key,omitempty"`
 	Name      string     `json:"name"`
 	Scopes    scopes.Set `json:"scopes"`
+	Resources []string   `json:"resources,omitempty"`
 	ExpiresAt timestamp  `json:"expiresAt"`
 	CreatedAt timestamp  `json:"createdAt"`
 }
@@ -47,6 +48,7 @@ func viewKey(key apikeys.Key) keyView {
 		ID:        key.ID,
 		Name:      key.Name,
 		Scopes:    key.Scopes,
+		Resources: key.Resources.Names(),
 		ExpiresAt: timestamp(key.ExpiresAt),
 		CreatedAt: timestamp(key.CreatedAt),
 	}
@@ -88,6 +90,9 @@ func (a *api) createKey(c *call) (response, error) {
 
 func (a *api) getKey(c *call) (response, error) {
 	key, err := a.keys.Get(c.Context(), c.caller.Account, c.keyID())
+	if err == nil {
+		err = c.sees(key.Resources)
+	}
 	if err != nil {
 		return response{}, err
 	}
@@ -100,6 +105,7 @@ type selfView struct {
 	Name      string     `json:"name"`
 	Hint      *string    `json:"hint"`
 	Scopes    scopes.Set `json:"scopes"`
+	Resources []string   `json:"resources,omitempty"`
 	ExpiresAt timestamp  `json:"expiresAt"`
 	Replaced  bool       `json:"replaced"`
 }
@@ -114,7 +120,7 @@ func (a *api) getSelf(c *call) (response, error) {
 		return response{}, err
 	}
 	return ok(selfView{
-		value.Key.ID, value.Key.Name, orNull(value.Hint), value.Key.Scopes, timestamp(value.ExpiresAt), value.Replaced,
+		value.Key.ID, value.Key.Name, orNull(value.Hint), value.Key.Scopes, value.Key.Resources.Names(), timestamp(value.ExpiresAt), value.Replaced,
 	})
 }
 
@@ -171,6 +177,7 @@ func keyFields(known *scopes.Vocabulary, params *apikeys.CreateParams) []field {
 	return []field{
 		required("name", &params.Name, identity),
 		required("scopes", &params.Scopes, parseScopes(known)),
+		optional("resources", &params.Resources, identity),
 		optional("expiresAt", &params.ExpiresAt, parseExpiry),
 	}
 }

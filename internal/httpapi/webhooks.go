@@ -16,6 +16,7 @@ type webhookView struct {
 	ID        string               `json:"id"`
 	URL       string               `json:"url"`
 	Events    []webhooks.EventType `json:"events"`
+	Resources []string             `json:"resources,omitempty"`
 	Active    bool                 `json:"active"`
 	Secret    string               `json:"secret,omitempty"`
 	CreatedAt timestamp            `json:"createdAt"`
@@ -79,6 +80,7 @@ func viewWebhook(webhook webhooks.Webhook) webhookView {
 		ID:        webhook.ID,
 		URL:       webhook.URL,
 		Events:    webhook.Events,
+		Resources: webhook.Resources.Names(),
 		Active:    webhook.Active,
 		CreatedAt: timestamp(webhook.CreatedAt),
 	}
@@ -119,7 +121,7 @@ func (a *api) listWebhooks(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	page, err := a.webhooks.List(c.Context(), c.caller.Account, webhooks.WebhookQuery{After: after, Limit: limit})
+	page, err := a.webhooks.List(c.Context(), c.caller.Account, webhooks.WebhookQuery{Within: c.caller.LimitedTo, After: after, Limit: limit})
 	if err != nil {
 		return response{}, err
 	}
@@ -147,7 +149,11 @@ func (a *api) deleteWebhook(c *call) (response, error) {
 
 // findWebhook returns the webhook in the caller's account with the ID from the path.
 func (a *api) findWebhook(c *call) (webhooks.Webhook, error) {
-	return a.webhooks.Get(c.Context(), c.caller.Account, c.webhookID())
+	webhook, err := a.webhooks.Get(c.Context(), c.caller.Account, c.webhookID())
+	if err == nil {
+		err = c.sees(webhook.Resources)
+	}
+	return webhook, err
 }
 
 // webhookFields returns the body fields of a webhook creation.
@@ -155,6 +161,7 @@ func (a *api) webhookFields(params *webhooks.CreateParams) []field {
 	fields := []field{
 		required("url", &params.URL, identity),
 		required("events", &params.Events, parseEvents),
+		optional("resources", &params.Resources, identity),
 	}
 	if a.hasBalances() {
 		fields = append(fields, optional(thresholdField, &params.Threshold, a.parseThreshold))
@@ -168,6 +175,7 @@ func (a *api) webhookPatch(params *webhooks.UpdateParams) []field {
 		patch("url", &params.URL, identity),
 		patchSlice("events", &params.Events, parseEvents),
 		patch("active", &params.Active, identity),
+		nullablePatch("resources", &params.Resources, identity),
 	}
 	if a.hasBalances() {
 		fields = append(fields, nullablePatch(thresholdField, &params.Threshold, a.parseThreshold))

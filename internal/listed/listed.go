@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
@@ -18,8 +19,9 @@ import (
 // A Key is a [driver.Key] with a list of its fields.
 type Key driver.Key
 
-// Fields implements [fields.Record]. A new field needs a line here with the next even tag; the stores
-// need no other change to keep it.
+// Fields implements [fields.Record]. A new field needs a line here with the next even tag, or an odd one
+// if older versions must not accept a key that has the field set; the stores need no other change to
+// keep it.
 func (k *Key) Fields(w *fields.Walk) {
 	if !w.Packed() {
 		fields.Text(w, "account", fields.Placed, 0, &k.Account)
@@ -38,6 +40,7 @@ func (k *Key) Fields(w *fields.Walk) {
 	fields.Text(w, "createdByKind", 4, 0, &k.CreatedBy.Kind)
 	fields.Text(w, "createdById", 6, 0, &k.CreatedBy.ID)
 	fields.Text(w, "previousHint", 8, 0, &k.PreviousHint)
+	fields.FormattedTexts(w, "resources", 11, fields.Created, &k.Resources, auth.Resources.Names, auth.ParseResources)
 }
 
 func formatHash(h driver.Hash) string {
@@ -83,4 +86,5 @@ func (w *Webhook) Fields(walk *fields.Walk) {
 	fields.Number(walk, "threshold", 2, fields.Setting|fields.Created, &w.Threshold)
 	fields.Time(walk, "previousSecretExpiresAt", 4, fields.Guarded, &w.PreviousSecretExpiresAt)
 	fields.Texts(walk, "pastEvents", 6, fields.Guarded, &w.PastEvents)
+	fields.FormattedTexts(walk, "resources", 9, fields.Setting|fields.Created, &w.Resources, auth.Resources.Names, auth.ParseResources)
 }

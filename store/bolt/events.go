@@ -38,10 +38,7 @@ func (s *engine) enqueue(b *batch, e *eventlog.Event, only string) (deliveries i
 		return known.Deliveries, false, err
 	}
 	now := time.Now()
-	to := s.webhookRows.ofAccount(b.Tx, e.Account).subscribedTo(e.Type)
-	if only != "" {
-		to = to.only(only)
-	}
+	to := s.webhookRows.ofAccount(b.Tx, e.Account).receiving(&e.EncodedEvent, only)
 	first, err := b.log.Publish(e, to.active, to.inactive, now)
 	if err != nil {
 		return 0, false, err

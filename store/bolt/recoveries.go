@@ -115,7 +115,7 @@ func (s *engine) advance(b *batch, r *record.Recovery, limit int) error {
 		r.Done = true
 		return nil
 	}
-	query := driver.DeliveryQuery{States: r.States, From: r.From, To: r.To}
+	query := driver.DeliveryQuery{States: r.States, Resources: webhook.Resources, From: r.From, To: r.To}
 	now := time.Now()
 	r.Next, r.Done, err = b.log.View().Walk(r.WebhookID, &query, r.Next, limit, func(n uint64, d *driver.Delivery) error {
 		if d.State == driver.Pending {

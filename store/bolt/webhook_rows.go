@@ -162,21 +162,40 @@ func (a *accountWebhooks) with(id string, w *indexedWebhook) *accountWebhooks {
 // not be changed.
 type subscribers struct {
 	to               driver.EventType
+	limited          bool              // some of the webhooks are limited to resources
 	active, inactive []string          // IDs
 	hooks            []*driver.Webhook // the active subscribers
 }
 
-// subscribedTo returns the subscribers of an event type.
-func (a *accountWebhooks) subscribedTo(t driver.EventType) subscribers {
+// receiving returns the subscribers that get an event. If only is not empty, it returns only the
+// subscriber with this ID.
+func (a *accountWebhooks) receiving(e *driver.EncodedEvent, only string) (to subscribers) {
 	if a.subscribers == nil {
 		a.subscribers = a.allSubscribers()
 	}
-	for _, s := range a.subscribers {
-		if s.to == t {
-			return s
+	i := slices.IndexFunc(a.subscribers, func(s subscribers) bool { return s.to == e.Type })
+	if i < 0 {
+		return to
+	}
+	if all := a.subscribers[i]; only == "" && !all.limited {
+		return all
+	}
+	for _, w := range a.list {
+		if slices.Contains(w.Events, e.Type) && w.Resources.Allows(e.Resource) && (only == "" || w.ID == only) {
+			to.add(w)
 		}
 	}
-	return subscribers{}
+	return to
+}
+
+func (s *subscribers) add(w *indexedWebhook) {
+	s.limited = s.limited || !w.Resources.IsZero()
+	if w.Active {
+		s.active = append(s.active, w.ID)
+		s.hooks = append(s.hooks, &w.Webhook)
+	} else {
+		s.inactive = append(s.inactive, w.ID)
+	}
 }
 
 func (a *accountWebhooks) allSubscribers() []subscribers {
@@ -191,24 +210,8 @@ func (a *accountWebhooks) allSubscribers() []subscribers {
 				i = len(list)
 				list = append(list, subscribers{to: t})
 			}
-			if w.Active {
-				list[i].active = append(list[i].active, w.ID)
-				list[i].hooks = append(list[i].hooks, &w.Webhook)
-			} else {
-				list[i].inactive = append(list[i].inactive, w.ID)
-			}
+			list[i].add(w)
 		}
 	}
 	return list
-}
-
-// only returns s reduced to the subscriber with that ID, or empty if there is none.
-func (s subscribers) only(id string) (one subscribers) {
-	if i := slices.Index(s.active, id); i >= 0 {
-		one.active, one.hooks = s.active[i:i+1:i+1], s.hooks[i:i+1]
-	}
-	if i := slices.Index(s.inactive, id); i >= 0 {
-		one.inactive = s.inactive[i : i+1 : i+1]
-	}
-	return one
 }

@@ -19,8 +19,9 @@ import (
 // updated webhook, and Forget for a deleted webhook or at the beginning of an erasure.
 type Deliveries interface {
 	// Enqueue stores the event and, for each webhook of its account that is active and subscribed
-	// to its type at that moment, one pending delivery that is due now. It returns the number of
-	// these deliveries. For each inactive subscribed webhook it stores a Skipped delivery. If the
+	// to its type at that moment, and whose Resources allow the event's, one pending delivery that is
+	// due now. It returns the number of these deliveries. For each inactive webhook that would get
+	// the event it stores a Skipped delivery. If the
 	// account already has an event with that ID, even if its content differs, Enqueue stores
 	// nothing and returns the result of the first call. PublishedAt never decreases from one event
 	// to the next, even if the clock is set back.

@@ -3,6 +3,8 @@ package driver
 import (
 	"slices"
 	"time"
+
+	"github.com/storageapi/storageapi/auth"
 )
 
 // A Delivery is the delivery of one event to one webhook.
@@ -10,6 +12,7 @@ type Delivery struct {
 	EventID     string
 	WebhookID   string
 	Type        EventType
+	Resource    string    // of the event
 	PublishedAt time.Time // when the store accepted the event
 	State       DeliveryState
 
@@ -51,18 +54,20 @@ func (d *Delivery) Failed() bool {
 
 // A DeliveryQuery selects deliveries of a webhook.
 type DeliveryQuery struct {
-	States []DeliveryState // empty means all
-	Types  []EventType     // empty means all
-	Failed bool            // only failed deliveries, see [Delivery.Failed]; States and Types apply as well
-	From   time.Time       // published at this time or later; zero means no limit
-	To     time.Time       // published before this time; zero means no limit
-	After  string          // [DeliveryPage.Next] of the previous page; empty means the first page
-	Limit  int             // page size; at least 1
+	States    []DeliveryState // empty means all
+	Types     []EventType     // empty means all
+	Resources auth.Resources  // only events of these resources; zero means all
+	Failed    bool            // only failed deliveries, see [Delivery.Failed]; States and Types apply as well
+	From      time.Time       // published at this time or later; zero means no limit
+	To        time.Time       // published before this time; zero means no limit
+	After     string          // [DeliveryPage.Next] of the previous page; empty means the first page
+	Limit     int             // page size; at least 1
 }
 
 // Matches reports whether the query selects the delivery, regardless of where the page begins.
 func (q *DeliveryQuery) Matches(d *Delivery) bool {
 	return (len(q.States) == 0 || slices.Contains(q.States, d.State)) && (len(q.Types) == 0 || slices.Contains(q.Types, d.Type)) &&
+		q.Resources.Allows(d.Resource) &&
 		(!q.Failed || d.Failed()) &&
 		!d.PublishedAt.Before(q.From) && (q.To.IsZero() || d.PublishedAt.Before(q.To))
 }
@@ -77,7 +82,7 @@ func (q *DeliveryQuery) OnlyFailed() bool {
 // FullPages reports whether each page that has a Next must be full. Otherwise a page may end early,
 // because the store searches for rare deliveries in steps.
 func (q *DeliveryQuery) FullPages() bool {
-	return q.Failed && len(q.States) == 0 && len(q.Types) == 0
+	return q.Failed && len(q.States) == 0 && len(q.Types) == 0 && q.Resources.IsZero()
 }
 
 // A DeliveryPage is one page of a list of deliveries, newest first.
@@ -130,10 +135,11 @@ const (
 	ClassProtocol   ErrorClass = "protocol"   // the response is not HTTP
 	ClassInternal   ErrorClass = "internal"   // failure on this side: unreadable record, panic
 	ClassExpired    ErrorClass = "expired"    // no attempt: older than webhooks.Retention.Payloads
+	ClassResource   ErrorClass = "resource"   // no attempt: the webhook is now limited to other resources
 )
 
 // Ours reports whether the failure is on this side and therefore says nothing about the receiver.
-func (c ErrorClass) Ours() bool { return c == ClassInternal || c == ClassExpired }
+func (c ErrorClass) Ours() bool { return c == ClassInternal || c == ClassExpired || c == ClassResource }
 
 // A Recovery is a job that makes deliveries of one webhook pending again, oldest first. It survives
 // a restart.

@@ -3,6 +3,8 @@ package driver
 import (
 	"slices"
 	"time"
+
+	"github.com/storageapi/storageapi/auth"
 )
 
 // An EventType names a kind of event that a webhook can subscribe to.
@@ -19,6 +21,9 @@ type EncodedEvent struct {
 	// with webhooks.Outbound.SendTraceparent. Empty means none.
 	TraceContext string
 
+	// Resource is the resource that the event is about; empty means none in particular.
+	Resource string
+
 	// Body is the exact JSON that receivers get: {"id":…,"type":…,"timestamp":…,"data":…}. It must
 	// not be changed.
 	Body []byte
@@ -28,6 +33,7 @@ type EncodedEvent struct {
 type StoredEvent struct {
 	ID          string
 	Type        EventType
+	Resource    string
 	Timestamp   time.Time // as in the body; UTC, to the millisecond
 	PublishedAt time.Time // when the store accepted the event
 
@@ -37,19 +43,20 @@ type StoredEvent struct {
 
 // An EventQuery selects events of an account.
 type EventQuery struct {
-	Types       []EventType // empty means all
-	WebhookID   string      // only events with a delivery to this webhook; empty means all events
-	From        time.Time   // published at this time or later; zero means no limit
-	To          time.Time   // published before this time; zero means no limit
-	OldestFirst bool        // otherwise newest first
-	After       string      // [EventPage.Next] or Resume of the previous page; empty means the first page
-	Limit       int         // page size; at least 1
+	Types       []EventType    // empty means all
+	Resources   auth.Resources // only events of these resources; zero means all
+	WebhookID   string         // only events with a delivery to this webhook; empty means all events
+	From        time.Time      // published at this time or later; zero means no limit
+	To          time.Time      // published before this time; zero means no limit
+	OldestFirst bool           // otherwise newest first
+	After       string         // [EventPage.Next] or Resume of the previous page; empty means the first page
+	Limit       int            // page size; at least 1
 }
 
 // Matches reports whether the query selects the event, regardless of WebhookID and of where the
 // page begins.
 func (q *EventQuery) Matches(e *StoredEvent) bool {
-	return (len(q.Types) == 0 || slices.Contains(q.Types, e.Type)) &&
+	return (len(q.Types) == 0 || slices.Contains(q.Types, e.Type)) && q.Resources.Allows(e.Resource) &&
 		!e.PublishedAt.Before(q.From) && (q.To.IsZero() || e.PublishedAt.Before(q.To))
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -17,6 +18,9 @@ type Key struct {
 	// Scopes are the permissions of the key. A store also keeps scopes that are no longer declared;
 	// the service returns them as [scopes.Set.Unknown].
 	Scopes scopes.Set
+
+	// Resources limits the key to resources of the host; zero means no limit. It never changes.
+	Resources auth.Resources
 
 	// CreatedAt and ExpiresAt are in UTC, to the millisecond. The key is invalid from
 	// ExpiresAt on; zero means that it never expires.

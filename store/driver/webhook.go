@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/signing"
 )
 
@@ -21,6 +22,10 @@ type Webhook struct {
 	// PastEvents are the event types from which the webhook has unsubscribed, without duplicates.
 	// Pending and recovered deliveries of the webhook may have these types.
 	PastEvents []EventType
+
+	// Resources limits the webhook to events of these resources; zero means no limit. A limited
+	// webhook gets no events without a resource.
+	Resources auth.Resources
 
 	WebhookHealth
 

@@ -49,7 +49,7 @@ func (s *Store) ListEvents(ctx context.Context, account string, query driver.Eve
 	}
 	var last uint64
 	for _, e := range log {
-		listed := driver.StoredEvent{ID: e.ID, Type: e.Type, Timestamp: e.Timestamp, PublishedAt: e.published, HasBody: !e.noBody}
+		listed := driver.StoredEvent{ID: e.ID, Type: e.Type, Resource: e.Resource, Timestamp: e.Timestamp, PublishedAt: e.published, HasBody: !e.noBody}
 		if e.Account != account || !query.Matches(&listed) || query.WebhookID != "" && e.find(query.WebhookID) == nil {
 			continue
 		}

@@ -58,11 +58,11 @@ func (s *Store) enqueue(encoded driver.EncodedEvent, only string) (deliveries in
 	var pending []driver.PendingDelivery
 	for _, r := range s.webhooks[e.Account] {
 		w := r.record
-		if !slices.Contains(w.Events, e.Type) || only != "" && only != w.ID {
+		if !slices.Contains(w.Events, e.Type) || !w.Resources.Allows(e.Resource) || only != "" && only != w.ID {
 			continue
 		}
 		d := &delivery{event: e}
-		d.Delivery = driver.Delivery{EventID: e.ID, WebhookID: w.ID, Type: e.Type, PublishedAt: e.published, State: driver.Skipped}
+		d.Delivery = driver.Delivery{EventID: e.ID, WebhookID: w.ID, Type: e.Type, Resource: e.Resource, PublishedAt: e.published, State: driver.Skipped}
 		e.deliveries = append(e.deliveries, d)
 		s.deliveries[d.ref()] = d
 		if w.Active {

@@ -129,11 +129,12 @@ func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, 
 }
 
 func (s *Store) advance(r *recovery, limit int) {
-	if s.webhooks.find(r.Account, r.WebhookID) == nil {
+	webhook := s.webhooks.find(r.Account, r.WebhookID)
+	if webhook == nil {
 		r.Done = true
 		return
 	}
-	query := driver.DeliveryQuery{States: r.States, From: r.From, To: r.To}
+	query := driver.DeliveryQuery{States: r.States, Resources: webhook.Resources, From: r.From, To: r.To}
 	now, rest := time.Now(), s.log[s.search(r.next):]
 	var due []driver.PendingDelivery
 	for _, e := range rest[:min(limit, len(rest))] {

@@ -15,16 +15,16 @@ import (
 
 // eventByID selects the event $2 of the account $1.
 const eventByID = `
-	select e.type, e.at, case when i.event >= (select event from storageapi.marks where name = 'payloads') then b.body end, coalesce(e.trace, '')
+	select e.type, e.at, case when i.event >= (select event from storageapi.marks where name = 'payloads') then b.body end, coalesce(e.trace, ''), coalesce(e.resource, '')
 	from (` + eventOf + `) i
-	cross join lateral (select type, at, trace from storageapi.event_log where event between i.event and i.event order by event limit 1) e
+	cross join lateral (select type, at, trace, resource from storageapi.event_log where event between i.event and i.event order by event limit 1) e
 	left join lateral (select body from storageapi.event_bodies where event = i.event limit 1) b on true`
 
 // EventByID implements [driver.WebhookStore].
 func (s *Store) EventByID(ctx context.Context, account, eventID string) (driver.EncodedEvent, error) {
 	e, err := only(ctx, s, func(row pgx.Row) (driver.EncodedEvent, error) {
 		e := driver.EncodedEvent{ID: eventID, Account: account}
-		err := row.Scan(&e.Type, (*instant)(&e.Timestamp), &e.Body, &e.TraceContext)
+		err := row.Scan(&e.Type, (*instant)(&e.Timestamp), &e.Body, &e.TraceContext, &e.Resource)
 		return e, err
 	}, eventByID, account, eventID)
 	return e, none(err)
@@ -102,8 +102,9 @@ const (
 )
 
 // eventPage returns the events with numbers in [from, to) that are below settled. It sets Next if
-// it omits events in this range; full reports whether query.Limit is the reason. For a webhook it
-// reads Limit events of all types, and returns only events whose type is in query.Types.
+// it omits events in this range; full reports whether query.Limit is the reason. It
+// reads Limit events, and returns only those of query.Resources; for a webhook it reads events of
+// all types, and returns only those whose type is in query.Types.
 func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account string, query driver.EventQuery, from, to, settled int64) (page driver.EventPage, full bool, err error) {
 	var types []string
 	if len(query.Types) > 0 {
@@ -128,13 +129,13 @@ func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account strin
 	read, last := 0, max(from-1, 0)
 	var number int64
 	var e driver.StoredEvent
-	_, err = pgx.ForEachRow(rows, []any{&number, &e.ID, &e.Type, (*instant)(&e.Timestamp), &e.HasBody}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&number, &e.ID, &e.Type, &e.Resource, (*instant)(&e.Timestamp), &e.HasBody}, func() error {
 		if full = read == query.Limit; full || number >= settled {
 			page.Next = s.cursors.events.Encode(uint64(last))
 			return nil
 		}
 		e.PublishedAt, last = publishedAt(number), number
-		if read++; types == nil || slices.Contains(query.Types, e.Type) {
+		if read++; (types == nil || slices.Contains(query.Types, e.Type)) && query.Resources.Allows(e.Resource) {
 			page.Events = append(page.Events, e)
 		}
 		return nil

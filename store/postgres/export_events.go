@@ -114,7 +114,7 @@ func (e *exporter) load(ctx context.Context, numbers []int64) ([]*exportedEvent,
 	events, err := rowsOf(ctx, e.tx, func(row pgx.CollectableRow) (*exportedEvent, error) {
 		event := &exportedEvent{deliveries: make(map[int64]*exportedDelivery)}
 		var known bool
-		err := row.Scan(&event.number, &event.Account, &event.ID, &event.Type, (*instant)(&event.Timestamp), &event.Matched, &known, &event.Body, &event.TraceContext)
+		err := row.Scan(&event.number, &event.Account, &event.ID, &event.Type, (*instant)(&event.Timestamp), &event.Matched, &known, &event.Body, &event.TraceContext, &event.Resource)
 		event.PublishedAt, event.NoBody, event.Forgotten = publishedAt(event.number), event.Body == nil, !known
 		byNumber[event.number], accounts = event, append(accounts, event.Account)
 		return event, err

@@ -21,7 +21,7 @@ const (
 type historyRow struct {
 	event                   int64
 	eventID, webhookID      string
-	eventType               string
+	eventType, resource     string
 	due                     *time.Time // nil unless the delivery is pending
 	number, status          *int
 	state                   *int16
@@ -42,7 +42,7 @@ func (h *history) add(r *historyRow) {
 	n := len(h.deliveries)
 	if n == 0 || h.events[n-1] != r.event || h.deliveries[n-1].WebhookID != r.webhookID {
 		d := driver.Delivery{
-			EventID: r.eventID, WebhookID: r.webhookID, Type: driver.EventType(r.eventType), PublishedAt: publishedAt(r.event),
+			EventID: r.eventID, WebhookID: r.webhookID, Type: driver.EventType(r.eventType), Resource: r.resource, PublishedAt: publishedAt(r.event),
 		}
 		if r.due != nil {
 			d.State, d.NextAttemptAt = driver.Pending, utc(*r.due)
@@ -93,7 +93,7 @@ func (h *history) query(ctx context.Context, db querier, sql string, args ...any
 	}
 	var r historyRow
 	_, err = pgx.ForEachRow(rows, []any{
-		&r.event, &r.eventID, &r.webhookID, &r.eventType, &r.due,
+		&r.event, &r.eventID, &r.webhookID, &r.eventType, &r.resource, &r.due,
 		&r.number, &r.state, &r.status, &r.startedAt, &r.took, &r.class, &r.reason, &r.response,
 	}, func() error { h.add(&r); return nil })
 	return err
@@ -152,7 +152,7 @@ func (s *Store) listDeliveries(ctx context.Context, conn *pgxpool.Conn, no int64
 	if query.OnlyFailed() {
 		of = listFailed
 	}
-	if len(query.States)+len(query.Types) > 0 {
+	if len(query.States)+len(query.Types) > 0 || !query.Resources.IsZero() {
 		step = max(step, leastStep)
 	}
 	included := to

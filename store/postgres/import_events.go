@@ -20,7 +20,7 @@ const (
 )
 
 var (
-	eventRow       = []string{"event", "account", "id", "type", "at", "matched", "known", "trace"}
+	eventRow       = []string{"event", "account", "id", "type", "at", "matched", "known", "trace", "resource"}
 	bodyRow        = []string{"event", "body"}
 	pendingColumns = []string{"webhook", "event", "shard", "recovered", "due", "attempts", "before"}
 	attemptRow     = []string{"event", "webhook", "number", "state", "started_at", "took", "status", "class", "error", "response"}
@@ -68,7 +68,7 @@ func (i *importer) addEvents(ctx context.Context) error {
 	soonest := make(map[int64]time.Time) // by webhook number
 	for _, e := range events {
 		if e.number >= i.eventsFrom { // no part exists for older events
-			rows = append(rows, []any{e.number, e.Account, e.ID, string(e.Type), utc(e.Timestamp), e.Matched, !e.Forgotten, optional(e.TraceContext)})
+			rows = append(rows, []any{e.number, e.Account, e.ID, string(e.Type), utc(e.Timestamp), e.Matched, !e.Forgotten, optional(e.TraceContext), optional(e.Resource)})
 		}
 		if !e.NoBody && e.number >= i.bodiesFrom {
 			bodies = append(bodies, []any{e.number, storedBody(&e.EncodedEvent)})

@@ -133,7 +133,7 @@ func (l *loader) scanEvents(rows pgx.Rows) error {
 	var no int64
 	var event bool
 	var e driver.EncodedEvent
-	_, err := pgx.ForEachRow(rows, []any{&no, &event, &e.ID, &e.Type, (*instant)(&e.Timestamp), &e.TraceContext, &e.Body}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&no, &event, &e.ID, &e.Type, (*instant)(&e.Timestamp), &e.TraceContext, &e.Resource, &e.Body}, func() error {
 		known := l.events[no]
 		switch {
 		case event:

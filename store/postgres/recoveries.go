@@ -109,12 +109,20 @@ type recovery struct {
 // advance makes the next deliveries of a recovery pending, and returns their number.
 func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) (recovered int, err error) {
 	var events, pending []int64
-	hook, err := tx.Exec(ctx, s.sql(`select no from storageapi.webhooks where no = $1 for key share`), r.webhook)
-	if err == nil && hook.RowsAffected() > 0 {
+	var resources []string
+	err = tx.QueryRow(ctx, s.sql(`select resources from storageapi.webhooks where no = $1 for key share`), r.webhook).Scan(&resources)
+	if errors.Is(err, pgx.ErrNoRows) { // the webhook was deleted
+		err = nil
+	} else if err == nil {
 		events, err = rowsOf(ctx, tx, pgx.RowTo[int64], s.sql(`
 			select event from storageapi.attempt_log where webhook = $1 and event < $3
 				and event >= greatest($2, (select event from storageapi.marks where name = 'attempts')) group by event order by event limit $4`),
 			r.webhook, max(r.next, numberAfter(r.from)), numberAfter(r.to), limit)
+	}
+	allowed := events
+	if len(events) > 0 && len(resources) > 0 {
+		allowed, err = rowsOf(ctx, tx, pgx.RowTo[int64], s.sql(`
+			select event from storageapi.event_log where event = any($1::bigint[]) and resource = any($2::text[])`), events, resources)
 	}
 	if err != nil {
 		return 0, err
@@ -127,13 +135,13 @@ func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) 
 				states = append(states, of)
 			}
 		}
-		if pending, err = s.requeue(ctx, tx, r.account, r.webhook, events, states, true); err != nil {
+		if pending, err = s.requeue(ctx, tx, r.account, r.webhook, allowed, states, true); err != nil {
 			return 0, err
 		}
 		if slices.Contains(r.states, string(driver.Pending)) {
 			due, err := rowsOf(ctx, tx, pgx.RowTo[int64], s.sql(`
 				update storageapi.pending set due = `+confirmedNow+` where webhook = $1 and event = any($2::bigint[]) and due > `+confirmedNow+`
-				returning event`), r.webhook, events)
+				returning event`), r.webhook, allowed)
 			if err != nil {
 				return 0, err
 			}

@@ -67,13 +67,13 @@ func (s *Store) webhook(r *webhookRow) (w driver.Webhook, err error) {
 	return w, nil
 }
 
-// values returns the values of webhookColumns from url on, except created_at and version. unknown
-// has the packed fields that this version does not know.
+// values returns the values of webhookColumns from url on, except created_at and version, and then
+// the resources. unknown has the packed fields that this version does not know.
 func (s *Store) values(w *driver.Webhook, unknown []byte) []any {
 	return []any{
 		w.URL, texts(w.Events), w.Active, string(w.OffReason), stored(w.ProvenAt), stored(w.FailingSince), stored(w.WarnedAt),
 		s.dataKey.Seal(w.Secret, w.ID), s.dataKey.Seal(w.PreviousSecret, w.ID),
-		w.FailingEvent, w.FailedAgain, w.Held, stored(w.OffAt), packed((*listed.Webhook)(w), unknown),
+		w.FailingEvent, w.FailedAgain, w.Held, stored(w.OffAt), packed((*listed.Webhook)(w), unknown), texts(w.Resources.Names()),
 	}
 }
 
@@ -93,8 +93,8 @@ func (s *Store) scanWebhook(row pgx.Row) (driver.Webhook, error) {
 
 const insertWebhook = `
 	insert into storageapi.webhooks (account, id, created_at, url, events, active, off_reason, proven_at, failing_since,
-		warned_at, secret, previous_secret, failing_event, failed_again, held, off_at, fields)
-	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) on conflict (id) do nothing`
+		warned_at, secret, previous_secret, failing_event, failed_again, held, off_at, fields, resources)
+	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) on conflict (id) do nothing`
 
 var (
 	updateWebhook = query("update_webhook")

@@ -65,6 +65,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Enqueue", enqueue},
 		{"EnqueueRaces", enqueueRaces},
 		{"Skipped", skipped},
+		{"Resources", resources},
 		{"UpdateAlert", updateAlert},
 		{"AlertEvents", alertEvents},
 		{"Deferrable", deferrableAlerts},

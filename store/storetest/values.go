@@ -61,6 +61,7 @@ func newKey(account, id string) driver.Key {
 		Account:   account,
 		Name:      "key " + id,
 		Scopes:    scopes.Of(scopes.FilesWrite, scopes.AccountRead, scopes.FilesRead),
+		Resources: limitedTo("bucket-1", `"\`),
 		CreatedAt: some,
 		Hash:      hashOf(account, id),
 		CreatedBy: audit.Actor{Kind: audit.ActorHost},
@@ -107,6 +108,7 @@ func newEvent(account, id string) driver.EncodedEvent {
 		Account:   account,
 		Type:      eventType,
 		Timestamp: some,
+		Resource:  "bucket-1",
 
 		TraceContext: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 

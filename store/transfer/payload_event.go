@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -15,6 +16,7 @@ type eventPayload struct {
 	Timestamp   millis            `json:"timestamp,omitzero"`
 	Body        []byte            `json:"body,omitempty"`
 	Trace       string            `json:"traceContext,omitempty"`
+	Resource    string            `json:"resource,omitempty"`
 	PublishedAt millis            `json:"publishedAt"`
 	Matched     int               `json:"matched,omitempty"`
 	NoBody      bool              `json:"noBody,omitempty"`
@@ -47,7 +49,7 @@ type attemptPayload struct {
 
 func payloadOfEvent(r *Event) eventPayload {
 	p := eventPayload{
-		Account: r.Account, ID: r.ID, Type: r.Type, Timestamp: millis{r.Timestamp}, Body: r.Body, Trace: r.TraceContext, PublishedAt: millis{r.PublishedAt},
+		Account: r.Account, ID: r.ID, Type: r.Type, Timestamp: millis{r.Timestamp}, Body: r.Body, Trace: r.TraceContext, Resource: r.Resource, PublishedAt: millis{r.PublishedAt},
 		Matched: r.Matched, NoBody: r.NoBody, Forgotten: r.Forgotten,
 	}
 	if len(r.Deliveries) > 0 {
@@ -70,11 +72,14 @@ func payloadOfEvent(r *Event) eventPayload {
 
 func (p eventPayload) record() (Record, error) {
 	r := &Event{
-		EncodedEvent: driver.EncodedEvent{ID: p.ID, Account: p.Account, Type: p.Type, Timestamp: p.Timestamp.Time, TraceContext: p.Trace, Body: p.Body},
+		EncodedEvent: driver.EncodedEvent{ID: p.ID, Account: p.Account, Type: p.Type, Timestamp: p.Timestamp.Time, TraceContext: p.Trace, Resource: p.Resource, Body: p.Body},
 		PublishedAt:  p.PublishedAt.Time, Matched: p.Matched, NoBody: p.NoBody, Forgotten: p.Forgotten,
 	}
 	if len(p.Trace) > 64 || strings.ContainsFunc(p.Trace, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, malformed("traceContext", "must be at most 64 visible ASCII characters")
+	}
+	if p.Resource != "" && !auth.IsResource(p.Resource) {
+		return nil, malformed("resource", "must be at most 128 visible ASCII characters")
 	}
 	if len(p.Deliveries) > 0 {
 		r.Deliveries = make([]Delivery, len(p.Deliveries))

@@ -85,6 +85,7 @@ create table storageapi.webhooks (
 	created_at                 timestamptz not null,
 	previous_secret            bytea,
 	fields                     bytea not null default '', -- packed, without those that have a column
+	resources                  text[] not null default '{}', -- those in fields, for statements; empty: no limit
 	version                    bigint not null default 1
 ) with (fillfactor = 70);
 create unique index webhooks_account on storageapi.webhooks (account, id);
@@ -170,14 +171,15 @@ create index pending_shard_event on storageapi.pending (shard, (event + 0));
 -- An event's number is the microsecond in which it was published, counted from 2020, and 12 bits
 -- that tell apart those of one microsecond.
 create table storageapi.event_log (
-	event   bigint primary key,
-	account text collate "C" not null,
-	id      text collate "C" not null,
-	type    text not null,
-	at      timestamptz not null,
-	matched integer not null,
-	known   boolean not null default true, -- its id is in event_ids
-	trace   text
+	event    bigint primary key,
+	account  text collate "C" not null,
+	id       text collate "C" not null,
+	type     text not null,
+	at       timestamptz not null,
+	matched  integer not null,
+	known    boolean not null default true, -- its id is in event_ids
+	trace    text,
+	resource text
 ) partition by range (event);
 create index event_log_account on storageapi.event_log (account, type, event);
 create sequence storageapi.event_clock minvalue 0;

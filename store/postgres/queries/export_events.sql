@@ -13,7 +13,7 @@ with page as (
 			where event between i.event and i.event order by event limit 1) b on true) p)
 select e.event, e.account, e.id, e.type, e.at, e.matched,
 	e.known and e.event >= (select event from storageapi.marks where name = 'ids'),
-	case when e.event >= (select event from storageapi.marks where name = 'payloads') then b.body end, coalesce(e.trace, '')
+	case when e.event >= (select event from storageapi.marks where name = 'payloads') then b.body end, coalesce(e.trace, ''), coalesce(e.resource, '')
 from page
 cross join lateral (select * from storageapi.event_log where event between page.event and page.event order by event limit 1) e
 left join lateral (select body from storageapi.event_bodies where event between page.event and page.event order by event limit 1) b on true

@@ -10,7 +10,7 @@ with listed as (
 			and event >= greatest($3, (select event from storageapi.marks where name = 'attempts')) group by event order by event desc limit $5)
 	) both_of_them order by event desc limit $5
 )
-select e.event, e.id, $2::text, e.type, q.due, a.number, a.state, a.status, a.started_at, a.took, a.class, a.error, a.response
+select e.event, e.id, $2::text, e.type, coalesce(e.resource, ''), q.due, a.number, a.state, a.status, a.started_at, a.took, a.class, a.error, a.response
 from listed
 cross join lateral (
 	select * from storageapi.event_log where event between listed.event and listed.event order by event limit 1) e

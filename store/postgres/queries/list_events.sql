@@ -9,13 +9,13 @@ with recursive has as (
 	select type from has where type is not null union all select distinct unnest($4::text[])
 ), listed as (
 	select e.* from types cross join lateral (
-		select event, id, type, at from storageapi.event_log
+		select event, id, type, resource, at from storageapi.event_log
 		where account = $1 and type = types.type and event < $3
 			and event >= greatest($2, (select min(event) from storageapi.marks where name in ('attempts', 'ids')))
 		order by event desc limit $5) e
 	order by event desc limit $5
 )
-select l.event, l.id, l.type, l.at, b.event is not null and l.event >= (select event from storageapi.marks where name = 'payloads')
+select l.event, l.id, l.type, coalesce(l.resource, ''), l.at, b.event is not null and l.event >= (select event from storageapi.marks where name = 'payloads')
 from listed l
 left join lateral (
 	select event from storageapi.event_bodies where event between l.event and l.event order by event limit 1) b on true

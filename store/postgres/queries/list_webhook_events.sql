@@ -9,10 +9,10 @@ with listed as (
 			and event >= greatest($2, (select event from storageapi.marks where name = 'attempts')) group by event order by event desc limit $4)
 	) both_of_them order by event desc limit $4
 )
-select l.event, e.id, e.type, e.at, b.event is not null and l.event >= (select event from storageapi.marks where name = 'payloads')
+select l.event, e.id, e.type, coalesce(e.resource, ''), e.at, b.event is not null and l.event >= (select event from storageapi.marks where name = 'payloads')
 from listed l
 cross join lateral (
-	select id, type, at from storageapi.event_log where event between l.event and l.event order by event limit 1) e
+	select id, type, resource, at from storageapi.event_log where event between l.event and l.event order by event limit 1) e
 left join lateral (
 	select event from storageapi.event_bodies where event between l.event and l.event order by event limit 1) b on true
 order by l.event desc

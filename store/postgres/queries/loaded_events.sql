@@ -4,10 +4,10 @@
 -- lookup for each event takes. In order, so that no other index is planned (see plain.go). The planner is not
 -- to see how long the array is, for which it would plan each call.
 -- $1 the events; $2 the least and $3 the greatest of them; $4 how many bytes the bodies may have together.
-(select event, true, id, type, at, coalesce(trace, ''), null::bytea
+(select event, true, id, type, at, coalesce(trace, ''), coalesce(resource, ''), null::bytea
 from storageapi.event_log where event = any((select $1::bigint[])::bigint[]) and event between $2 and $3 order by event)
 union all
-select event, false, '', '', null, '', case when bytes <= $4 or bytes = octet_length(body) then body end
+select event, false, '', '', null, '', '', case when bytes <= $4 or bytes = octet_length(body) then body end
 from (
 	select event, body, sum(octet_length(body)) over (rows unbounded preceding) as bytes
 	from (

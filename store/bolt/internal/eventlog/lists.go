@@ -139,7 +139,7 @@ func (w *eventWalk) event(number uint64) (listed driver.StoredEvent, ok bool) {
 		}
 	}
 	listed = driver.StoredEvent{
-		ID: event.ID, Type: event.Type, Timestamp: event.Timestamp, PublishedAt: event.PublishedAt, HasBody: bodiesOf(w.tx, segment) != nil,
+		ID: event.ID, Type: event.Type, Resource: event.Resource, Timestamp: event.Timestamp, PublishedAt: event.PublishedAt, HasBody: bodiesOf(w.tx, segment) != nil,
 	}
 	return listed, w.query.Matches(&listed)
 }

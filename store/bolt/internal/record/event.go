@@ -21,6 +21,8 @@ type Event struct {
 const (
 	eventPurged = 2 // a byte of flags; even, so that older versions treat the ID as known
 	eventTrace  = 4 // the trace context; even, so that older versions ignore it
+
+	eventResource = 5 // odd, since older versions must not send the event to limited webhooks
 )
 
 // AppendEvent appends the record of an event. The record begins with fixed-size fields that
@@ -35,6 +37,10 @@ func AppendEvent(record []byte, event *driver.EncodedEvent) []byte {
 	if event.TraceContext != "" {
 		e.uint(eventTrace)
 		e.string(event.TraceContext)
+	}
+	if event.Resource != "" {
+		e.uint(eventResource)
+		e.string(event.Resource)
 	}
 	return e
 }
@@ -80,6 +86,8 @@ func decodeEvent(record []byte) (Event, error) {
 			event.NoBody, event.Forgotten = value[0]&1 != 0, value[0]&2 != 0
 		case tag == eventTrace:
 			event.TraceContext = string(value)
+		case tag == eventResource:
+			event.Resource = string(value)
 		default:
 			return false
 		}

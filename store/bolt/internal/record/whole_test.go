@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/driver"
@@ -30,6 +31,8 @@ func fill(v reflect.Value) {
 		*value = signing.NewSecret()
 	case *scopes.Set:
 		*value = scopes.Of(scopes.FilesRead, "host:own")
+	case *auth.Resources:
+		*value, _ = auth.ParseResources([]string{"a", "b"})
 	case *audit.Actor:
 		*value = audit.Actor{Kind: audit.ActorKey, ID: "key_2", Name: "name", Hint: "hint"}
 	default:
