@@ -204,7 +204,8 @@ func (s *Store) addEvent(r *transfer.Event) {
 func (s *Store) addDelivery(e *event, from *transfer.Delivery) {
 	d := &delivery{event: e, settled: from.Settled, before: from.Before, recovered: from.Recovered, first: from.First}
 	d.Delivery = driver.Delivery{
-		EventID: e.ID, WebhookID: from.WebhookID, Type: e.Type, PublishedAt: e.published, State: from.State, Attempts: slices.Clone(from.Attempts),
+		EventID: e.ID, WebhookID: from.WebhookID, Type: e.Type, Resource: e.Resource, PublishedAt: e.published,
+		State: from.State, Attempts: slices.Clone(from.Attempts),
 	}
 	for i := range d.Attempts {
 		d.Attempts[i].StartedAt = stored(d.Attempts[i].StartedAt)

@@ -59,7 +59,7 @@ func enqueue(run runner) {
 			t.Errorf("NextAttemptAt differs from now by %v", off)
 		}
 		wantSame(t, "EventDeliveries", d, driver.Delivery{
-			EventID: "event", WebhookID: "webhook", Type: eventType, PublishedAt: d.PublishedAt,
+			EventID: "event", WebhookID: "webhook", Type: eventType, Resource: "bucket-1", PublishedAt: d.PublishedAt,
 			State: driver.Pending, NextAttemptAt: d.NextAttemptAt,
 		})
 		t.claimAll(1)

@@ -101,7 +101,7 @@ func listEvents(run runner) {
 		for i := range page.Events {
 			page.Events[i].PublishedAt = time.Time{}
 		}
-		wantSame(t, "second event", page.Events[1], driver.StoredEvent{ID: want[1], Type: eventType, Timestamp: some, HasBody: true})
+		wantSame(t, "second event", page.Events[1], driver.StoredEvent{ID: want[1], Type: eventType, Resource: "bucket-1", Timestamp: some, HasBody: true})
 	})
 
 	run("filters by types", func(t *tester) {

@@ -101,7 +101,7 @@ func (m *model) enqueue(event driver.EncodedEvent, only string) (added []driver.
 		}
 		m.last++
 		r := &row{number: m.last, event: event, Delivery: driver.Delivery{
-			EventID: event.ID, WebhookID: w.ID, Type: event.Type, PublishedAt: now, State: driver.Skipped,
+			EventID: event.ID, WebhookID: w.ID, Type: event.Type, Resource: event.Resource, PublishedAt: now, State: driver.Skipped,
 		}}
 		if w.Active {
 			r.State, r.NextAttemptAt = driver.Pending, now

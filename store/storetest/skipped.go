@@ -22,9 +22,9 @@ func skipped(run runner) {
 			t.Fatalf("EventDeliveries has %d deliveries, want 2", len(list))
 		}
 		wantSame(t, "EventDeliveries", list, []driver.Delivery{{
-			EventID: "event", WebhookID: "a", Type: eventType, PublishedAt: list[0].PublishedAt, State: driver.Skipped,
+			EventID: "event", WebhookID: "a", Type: eventType, Resource: "bucket-1", PublishedAt: list[0].PublishedAt, State: driver.Skipped,
 		}, {
-			EventID: "event", WebhookID: "b", Type: eventType, PublishedAt: list[0].PublishedAt,
+			EventID: "event", WebhookID: "b", Type: eventType, Resource: "bucket-1", PublishedAt: list[0].PublishedAt,
 			State: driver.Pending, NextAttemptAt: list[1].NextAttemptAt,
 		}})
 		wantSame(t, "Task.Webhook.ID", t.claimAll(1)[0].Webhook.ID, "b")

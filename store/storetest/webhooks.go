@@ -127,7 +127,7 @@ func webhookValues(run runner) {
 			t.settle(end)
 			d := t.delivery(s, s)
 			wantSame(t, "EventDeliveries", d, driver.Delivery{
-				EventID: s, WebhookID: s, Type: event.Type, PublishedAt: d.PublishedAt,
+				EventID: s, WebhookID: s, Type: event.Type, Resource: event.Resource, PublishedAt: d.PublishedAt,
 				State: driver.Delivered, Attempts: []driver.Attempt{end.Attempt},
 			})
 			wantSame(t, "ListDeliveries", t.list(s, s, driver.DeliveryQuery{}), []driver.Delivery{d})
