@@ -244,7 +244,7 @@ var (
 	events                             []webhooks.EventType
 	yesterday                          time.Time
 	secrets                            []signing.Secret
-	receive, listEnvironments, listTeams http.Handler
+	receive, listEnvironments, listTeams, listBucket, listBuckets http.Handler
 	accountOf                          func(*http.Request) (string, error)
 	sessions                           interface {
 		Account(*http.Request) (string, error)
