@@ -39,7 +39,7 @@ var importRules = map[string][]string{
 	"webhooks/internal/testgate":  {"webhooks/internal/outbound"},
 
 	"store":                           {"store/driver", "auth", "audit", "store/transfer"},
-	"store/driver":                    {"audit", "auth", "scopes", "signing", "store/capability"},
+	"store/driver":                    {"audit", "auth", "internal/fields", "observe", "scopes", "signing", "store/capability"},
 	"store/transfer":                  {"auth", "store/driver", "internal/fields", "internal/listed", "store/capability", "audit"},
 	"store/memory":                    {"apierr", "store/driver", "internal/fields", "internal/listed", "store/capability", "audit", "auth", "store", "internal/clock", "internal/cursor", "store/transfer"},
 	"store/bolt":                      {"apierr", "store/driver", "internal/fields", "internal/listed", "store/capability", "audit", "observe", "internal/observing", "auth", "signing", "store", "store/bolt/internal/alertcache", "store/bolt/internal/auditlog", "store/bolt/internal/eventlog", "store/bolt/internal/feed", "store/bolt/internal/files", "store/bolt/internal/groupcommit", "store/bolt/internal/mirror", "store/bolt/internal/pagefile", "store/bolt/internal/parking", "store/bolt/internal/record", "store/bolt/internal/requests", "store/bolt/internal/rows", "store/bolt/internal/schema", "internal/boltoption", "internal/clock", "internal/cursor", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
@@ -63,7 +63,7 @@ var importRules = map[string][]string{
 	"storageapitest": {".", "apikeys", "auth", "scopes", "signing", "store/memory", "webhooks", "internal/pipenet", "internal/testbubble", "internal/testhook"},
 
 	// The dashboard uses the packages that hosts use.
-	"dashboard": {"apierr", "alerts", "internal/fields", "internal/listed", "audit", ".", "apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/lasting"},
+	"dashboard": {"apierr", "alerts", "internal/fields", "internal/listed", "audit", ".", "apikeys", "auth", "observe", "scopes", "webhooks", "internal/arrival", "internal/lasting"},
 
 	"internal/arrival":    {},
 	"internal/boltfault":  {"internal/boltoption", "go.etcd.io/bbolt"},

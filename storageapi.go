@@ -33,6 +33,7 @@
 //	PATCH  /v2/api-keys/{id}                   rename a key
 //	DELETE /v2/api-keys/{id}                   delete a key
 //	POST   /v2/api-keys/{id}/rotate            replace the value of a key
+//	GET    /v2/api-keys/{id}/refusals          list refused requests of a key
 //	POST   /v2/notifications/webhooks          create a webhook
 //	GET    /v2/notifications/webhooks          list webhooks
 //	GET    /v2/notifications/webhooks/{id}     get a webhook
@@ -188,8 +189,9 @@ type Config struct {
 	// The audit log does not contain 401 responses. Default: false.
 	LogRefusals bool
 
-	// ClientAddress returns the address of the client that sent a request, for the audit log and
-	// LogRefusals. Set it behind proxies, and read only a header that your own last proxy sets:
+	// ClientAddress returns the address of the client that sent a request, for the networks of keys,
+	// the audit log and LogRefusals. A request without a valid address is refused if its key is
+	// limited to networks. Set it behind proxies, and read only a header that your own last proxy sets:
 	// clients can forge any other. A result that is not 1 to 64 visible ASCII characters is
 	// ignored. Default: the host in RemoteAddr.
 	ClientAddress func(*http.Request) string

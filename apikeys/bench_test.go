@@ -47,3 +47,29 @@ func BenchmarkCreate(b *testing.B) {
 		create(b, service, time.Time{})
 	}
 }
+
+// BenchmarkRecord measures what a request costs beyond BenchmarkVerify to record the client's
+// network, and the scope that it used.
+func BenchmarkRecord(b *testing.B) {
+	service := newService(b, memory.New(), apikeys.Config{})
+	_, token := create(b, service, time.Time{})
+	value := token.Reveal()
+	p, err := service.Verify(b.Context(), value)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, address := range map[string]string{"without address": "", "with address": "192.0.2.123"} {
+		b.Run("verify "+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = service.VerifyFrom(b.Context(), value, address)
+			}
+		})
+	}
+	b.Run("scopes", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			service.RecordScopes(&p, readFiles)
+		}
+	})
+}

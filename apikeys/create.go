@@ -34,6 +34,17 @@ type CreateParams struct {
 	// and before the year 10000 in UTC. Zero means never.
 	ExpiresAt time.Time
 
+	// AllowedNetworks are the networks from which the key can be used: at most 32, in CIDR notation,
+	// or single addresses; see [auth.ParseNetworks]. Requests from other addresses are answered like
+	// requests with an unknown key. storageapi.Config.ClientAddress determines the address; behind a
+	// proxy, without it, all requests come from the proxy. Empty means from anywhere.
+	AllowedNetworks []string
+
+	// RateLimit is the maximum number of requests per minute with the key, up to 1,000,000. Each
+	// process counts separately, and admits up to a minute's requests at once. The
+	// [auth.RateLimit] still applies, so the lower limit counts. 0 means no limit of the key's own.
+	RateLimit uint64
+
 	// IdempotencyKey makes it safe to repeat Create for 24 hours. It is 1 to 128 visible ASCII
 	// characters and unique to this creation within the account. If empty, each call creates a key.
 	IdempotencyKey string
@@ -78,6 +89,7 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	}
 	params.ExpiresAt = params.ExpiresAt.UTC().Truncate(time.Millisecond)
 	resources, _ := auth.ParseResources(params.Resources)
+	networks, _ := auth.ParseNetworks(params.AllowedNetworks) // validated
 	token := newToken(s.prefix)
 	key := Key{
 		ID:        s.ids.New(id.Key, now),
@@ -90,6 +102,9 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 		CreatedBy: creator(ctx, params.By),
 		Hash:      token.Hash(),
 		Hint:      token.Hint(),
+
+		AllowedNetworks: networks,
+		RateLimit:       params.RateLimit,
 	}
 	if err := params.If.ask(Key{}, key); err != nil {
 		return Key{}, Token{}, fmt.Errorf("create API key: %w", err)
@@ -189,11 +204,19 @@ func (s *KeyService) validate(p *CreateParams, now time.Time) (wrong []*apierr.V
 		refuse(input.Invalid("resources", err.Error()))
 	}
 	refuse(checkExpiry(p.ExpiresAt, now))
+	if _, err := auth.ParseNetworks(p.AllowedNetworks); err != nil {
+		refuse(input.Invalid("allowedNetworks", err.Error()))
+	}
+	if p.RateLimit > maxRateLimit {
+		refuse(input.Invalid("rateLimit", fmt.Sprintf("must be at most %d requests per minute", maxRateLimit)))
+	}
 	if reason := input.IdempotencyKey(p.IdempotencyKey); reason != "" {
 		refuse(input.Invalid("Idempotency-Key", reason))
 	}
 	return wrong
 }
+
+const maxRateLimit = 1_000_000 // requests per minute
 
 // checkExpiry validates an expiry. Expiries are stored to the millisecond.
 func checkExpiry(at, now time.Time) error {

@@ -17,7 +17,7 @@ type Value struct {
 	Replaced bool   // a rotation has replaced the value
 
 	// ExpiresAt is when the value expires or expired; zero means never. Live is true if
-	// [KeyService.Verify] accepts the value now.
+	// [KeyService.VerifyFrom] accepts the value now from an allowed network.
 	ExpiresAt time.Time
 	Live      bool
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"time"
 
@@ -101,7 +102,7 @@ func New(store driver.KeyStore, config Config, options ...driver.Option) (*KeySe
 		now:      config.Now,
 		notify:   shared.Notify,
 		observer: observing.NewChanges(config.Observe, config.Logger),
-		uses:     uses{store: store, log: config.Logger, closing: make(chan struct{}), writing: make(chan struct{}, 1)},
+		uses:     uses{store: store, log: config.Logger, closing: make(chan struct{}), writing: make(chan struct{}, 1), seed: maphash.MakeSeed()},
 	}, nil
 }
 
@@ -138,9 +139,15 @@ func (s *KeyService) WriteUses(ctx context.Context) error { return s.uses.write(
 // store for every well-formed token, so every change of a key takes effect at once. Verify
 // writes nothing.
 // The principal expires when the token does. If the token is the previous one of a rotated key, it
-// expires at the end of the grace period.
-// end of the grace period.
+// expires at the end of the grace period. Keys with AllowedNetworks are refused, because Verify does
+// not know the client's address: see [KeyService.VerifyFrom].
 func (s *KeyService) Verify(ctx context.Context, token string) (auth.Principal, error) {
+	return s.VerifyFrom(ctx, token, "")
+}
+
+// VerifyFrom is like Verify for a request from the given client address, and also refuses a key that
+// is limited to other networks. An address that [auth.ParseAddress] cannot read counts as unknown.
+func (s *KeyService) VerifyFrom(ctx context.Context, token, address string) (auth.Principal, error) {
 	var buf [1 + maxLegacy]driver.Hash
 	refusal := malformed
 	for _, hash := range s.hashes(token, &buf) {
@@ -154,10 +161,14 @@ func (s *KeyService) Verify(ctx context.Context, token string) (auth.Principal, 
 		}
 		now := s.now()
 		p, err := s.principal(&key, hash, now)
-		if err == nil {
-			s.uses.record(&key, hash, now)
+		if err != nil {
+			return p, err
 		}
-		return p, err
+		if key.AllowedNetworks != "" && !key.AllowedNetworks.Allows(auth.ParseAddress(address)) {
+			return auth.Principal{}, &auth.Refusal{Outcome: observe.WrongNetwork, Account: key.Account, KeyID: key.ID}
+		}
+		s.uses.record(&key, hash, address, now)
+		return p, nil
 	}
 	return auth.Principal{}, refusal
 }
@@ -170,7 +181,8 @@ var (
 
 // Recheck verifies token again, after Verify has accepted it with principal p. It reads the key's
 // record even if the store has cached it, so it sees every change that any process made before the
-// call. It does not count as a use.
+// call. It does not count as a use. It does not check the client's address again, because a key's
+// AllowedNetworks never change.
 func (s *KeyService) Recheck(ctx context.Context, p auth.Principal, token string) (auth.Principal, error) {
 	var buf [1 + maxLegacy]driver.Hash
 	hashes := s.hashes(token, &buf)
@@ -230,7 +242,7 @@ func (s *KeyService) principal(k *Key, hash driver.Hash, now time.Time) (auth.Pr
 	}
 	p := auth.Principal{
 		Account: k.Account, KeyID: k.ID, Scopes: s.scopes.Resolve(k.Scopes), ExpiresAt: expiresAt, Replaced: hash != k.Hash,
-		LimitedTo: k.Resources, Name: k.Name, Hint: k.Hint,
+		LimitedTo: k.Resources, Name: k.Name, Hint: k.Hint, Networks: k.AllowedNetworks, RateLimit: k.RateLimit,
 	}
 	if p.Replaced {
 		p.Hint = k.PreviousHint

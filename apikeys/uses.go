@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"hash/maphash"
 	"iter"
 	"log/slog"
 	"slices"
@@ -12,12 +13,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
 const (
 	useInterval = time.Minute // between two writes
 	maxUses     = 1 << 16     // maximum keys with pending uses; bounds memory
+	maxRefusals = 1 << 16     // maximum pending refusals of all keys; bounds memory
+	keyRefusals = 200         // maximum pending refusals of a key, of which the latest 100 are written
 	useBatch    = 64          // uses per store call: keeps its write steps short
 	useTimeout  = 10 * time.Second
 	maxPause    = time.Second // between two calls
@@ -34,14 +38,15 @@ type uses struct {
 	store driver.KeyStore
 	log   *slog.Logger
 
-	// seen lets frequent uses of a key skip the lock. Several keys share a slot, which holds 16
-	// bits of the hash and 16 bits of the second of the last recorded use. A collision loses a use,
-	// but the key's use in the next second makes up for it.
-	seen [1 << 16]atomic.Uint32
+	// seen lets frequent uses skip the lock; see isNew.
+	seen [1 << 16]atomic.Uint64
+	seed maphash.Seed
 
 	mu      sync.Mutex
 	pending map[string]*pendingUse // by key ID
 	written map[string]*pendingUse // uses in the latest write
+	refused int                    // pending refusals
+	writes  atomic.Uint32          // number of writes so far
 	timer   *time.Timer            // set while uses are pending
 	closed  bool
 	closing chan struct{} // closed when closed is set
@@ -52,11 +57,13 @@ type uses struct {
 	writing chan struct{} // semaphore of size 1: serializes writes, and Close waits for it
 }
 
-// A pendingUse holds the uses of a key's tokens. If more than two tokens of the key were used since
-// the last write, it keeps the two that were used last.
+// A pendingUse holds the uses of a key's tokens and the key's activity. If more than two tokens of
+// the key were used since the last write, it keeps the two that were used last.
 type pendingUse struct {
-	account string
-	tokens  []tokenUse // at most two
+	account  string
+	tokens   []tokenUse // at most two
+	activity driver.KeyActivity
+	refused  []auth.RefusedRequest // not yet part of activity
 }
 
 type tokenUse struct {
@@ -66,54 +73,90 @@ type tokenUse struct {
 
 func (t *tokenUse) at() time.Time { return time.UnixMilli(t.ms).UTC() }
 
-// add records a use of a token.
-func (p *pendingUse) add(hash driver.Hash, ms int64) {
+// all returns the activity, including refusals.
+func (p *pendingUse) all() driver.KeyActivity {
+	if len(p.refused) == 0 {
+		return p.activity
+	}
+	return p.activity.Add(driver.ActivityRefused(p.refused...), true)
+}
+
+// add records a use.
+func (p *pendingUse) add(use *driver.KeyUse) {
+	p.activity = p.activity.Add(use.Activity, true)
+	if use.Hash.IsZero() {
+		return
+	}
+	ms := use.At.UnixMilli()
 	for i := range p.tokens {
-		if p.tokens[i].hash == hash {
+		if p.tokens[i].hash == use.Hash {
 			p.tokens[i].ms = max(p.tokens[i].ms, ms)
 			return
 		}
 	}
-	if p.tokens = append(p.tokens, tokenUse{hash, ms}); len(p.tokens) > 2 {
+	if p.tokens = append(p.tokens, tokenUse{use.Hash, ms}); len(p.tokens) > 2 {
 		slices.SortFunc(p.tokens, func(a, b tokenUse) int { return cmp.Compare(b.ms, a.ms) })
 		p.tokens = p.tokens[:2]
 	}
 }
 
-// record remembers a use of the key's token with the given hash, at most once per second and token.
-func (u *uses) record(key *Key, hash driver.Hash, at time.Time) {
-	sum := &hash.Sum
-	slot := &u.seen[binary.LittleEndian.Uint16(sum[:])]
-	note := uint32(binary.LittleEndian.Uint16(sum[2:]))<<16 | uint32(uint16(at.Unix())) | 1<<31
+// isNew reports whether a use with this hash was not recorded yet with this stamp. The slot of the
+// hash holds 48 of its bits and the stamp of its last use.
+func (u *uses) isNew(hash uint64, stamp uint16) bool {
+	slot, note := &u.seen[hash>>48], hash<<16|uint64(stamp)
 	if slot.Load() == note {
-		return
+		return false
 	}
 	slot.Store(note)
-	u.add(key.Account, key.ID, hash, at.UnixMilli())
+	return true
 }
 
-// add remembers a use for the next write. Once maxUses keys are pending, it ignores the uses of
-// further keys.
-func (u *uses) add(account, id string, hash driver.Hash, ms int64) {
+// record remembers a use of the key's token with the given hash from a client address, at most once
+// per second, token and address.
+func (u *uses) record(key *Key, hash driver.Hash, address string, at time.Time) {
+	sum := binary.LittleEndian.Uint64(hash.Sum[:])
+	if address != "" {
+		sum ^= maphash.String(u.seed, address)
+	}
+	if u.isNew(sum, uint16(at.Unix())) {
+		activity := driver.ActivityFrom(auth.ParseAddress(address), at)
+		u.add(&driver.KeyUse{Account: key.Account, ID: key.ID, Hash: hash, At: at, Activity: activity})
+	}
+}
+
+// add remembers a use and refusals for the next write. Once maxUses keys or maxRefusals are pending,
+// it ignores further ones.
+func (u *uses) add(use *driver.KeyUse, refused ...auth.RefusedRequest) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if use := u.pending[id]; use != nil {
-		use.add(hash, ms)
-		return
+	if u.refused+len(refused) > maxRefusals {
+		if refused = nil; use.Hash.IsZero() && use.Activity == "" {
+			return
+		}
 	}
-	if u.closed || len(u.pending) == maxUses {
-		return
+	pending := u.pending[use.ID]
+	if pending == nil {
+		if u.closed || len(u.pending) == maxUses {
+			return
+		}
+		if u.pending == nil {
+			u.pending = make(map[string]*pendingUse)
+		}
+		pending = &pendingUse{account: use.Account}
+		u.pending[use.ID] = pending
 	}
-	if u.pending == nil {
-		u.pending = make(map[string]*pendingUse)
+	pending.add(use)
+	u.refused += len(refused)
+	if pending.refused = append(pending.refused, refused...); len(pending.refused) > keyRefusals {
+		pending.refused = slices.Delete(pending.refused, 0, keyRefusals/2)
+		u.refused -= keyRefusals / 2
 	}
-	u.pending[id] = &pendingUse{account, []tokenUse{{hash, ms}}}
-	if u.timer == nil {
+	if u.timer == nil && !u.closed {
 		u.timer = time.AfterFunc(useInterval, func() { _ = u.write(context.Background()) })
 	}
 }
 
-// unwritten holds the uses that were pending at some time, and those in the latest write. Both maps
+// unwritten holds the uses in the latest write, and those that were pending at some time. Both maps
 // are by key ID.
 type unwritten [2]map[string]*pendingUse
 
@@ -122,11 +165,11 @@ type unwritten [2]map[string]*pendingUse
 func (u *uses) unwritten() unwritten {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return unwritten{u.pending, u.written}
+	return unwritten{u.written, u.pending}
 }
 
-// overlay advances key's LastUsedAt and PreviousUsedAt to the uses in before, which were unwritten
-// when the key was read. This keeps the times from appearing to go back during a write.
+// overlay adds the uses in before, which were unwritten when the key was read, to its LastUsedAt,
+// PreviousUsedAt and Activity. This keeps the times from appearing to go back during a write.
 func (u *uses) overlay(key *Key, before unwritten) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -135,12 +178,15 @@ func (u *uses) overlay(key *Key, before unwritten) {
 		if use == nil {
 			continue
 		}
+		latest := true
 		for _, token := range use.tokens {
+			latest = !token.at().Before(key.LastUsedAt)
 			key.LastUsedAt = later(key.LastUsedAt, token.at())
 			if token.hash == key.Previous {
 				key.PreviousUsedAt = later(key.PreviousUsedAt, token.at())
 			}
 		}
+		key.Activity = key.Activity.Add(use.all(), latest)
 	}
 }
 
@@ -166,7 +212,8 @@ func (u *uses) write(ctx context.Context) error {
 		u.timer.Stop()
 	}
 	pending := u.pending
-	u.pending, u.written, u.timer = nil, pending, nil
+	u.pending, u.written, u.timer, u.refused = nil, pending, nil, 0
+	u.writes.Add(1)
 	u.mu.Unlock()
 
 	var failed error
@@ -189,7 +236,9 @@ func (u *uses) write(ctx context.Context) error {
 		failures++
 		keys += len(step)
 		for _, use := range step {
-			u.add(use.Account, use.ID, use.Hash, use.At.UnixMilli())
+			again := pending[use.ID]
+			use.Activity = again.activity
+			u.add(&use, again.refused...)
 		}
 	}
 	if failed == nil {
@@ -231,8 +280,12 @@ func steps(pending map[string]*pendingUse) iter.Seq[[]driver.KeyUse] {
 	return func(yield func([]driver.KeyUse) bool) {
 		step := make([]driver.KeyUse, 0, min(2*len(keys), useBatch))
 		for i, key := range keys {
+			activity := key.use.all()
+			if len(key.use.tokens) == 0 {
+				step = append(step, driver.KeyUse{Account: key.use.account, ID: key.id, Activity: activity})
+			}
 			for _, token := range key.use.tokens {
-				step = append(step, driver.KeyUse{Account: key.use.account, ID: key.id, Hash: token.hash, At: token.at()})
+				step = append(step, driver.KeyUse{Account: key.use.account, ID: key.id, Hash: token.hash, At: token.at(), Activity: activity})
 			}
 			if last := i == len(keys)-1; len(step)+2 > useBatch || last { // a key adds two at most
 				if !yield(step) {

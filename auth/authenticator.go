@@ -45,8 +45,9 @@ type Config struct {
 	// the calls of Observe. storageapi.Config.LogRefusals sets it. Default: no logging.
 	LogRefusals bool
 
-	// ClientAddress returns the client address that LogRefusals reports as the source of a request.
-	// storageapi.Config.ClientAddress sets and describes it. Default: the host in RemoteAddr.
+	// ClientAddress returns the client address of a request, which must be in the networks of its
+	// key, and which LogRefusals reports. storageapi.Config.ClientAddress sets and describes it.
+	// Default: the host in RemoteAddr.
 	ClientAddress func(*http.Request) string
 
 	// Logger logs failures to verify keys, such as an unavailable store. Default:
@@ -61,6 +62,7 @@ type Config struct {
 // An Authenticator guards handlers. It is safe for concurrent use.
 type Authenticator struct {
 	verifier  Verifier
+	recorder  Recorder // the Verifier, or nil
 	challenge challenge
 	limiters  limiters
 	scopes    *scopes.Vocabulary
@@ -68,6 +70,8 @@ type Authenticator struct {
 	refusals  *refusalLog                                   // nil means none
 	observed  bool                                          // whether observe or refusals is set
 	log       *slog.Logger
+
+	clientAddress func(*http.Request) string // nil means the host in RemoteAddr
 
 	running *running
 	watch   watch
@@ -95,8 +99,9 @@ func New(verifier Verifier, config Config) (*Authenticator, error) {
 	}
 	a := &Authenticator{
 		verifier: verifier, challenge: challenge, limiters: newLimiters(limit, config.Now), scopes: config.Scopes,
-		observe: config.Observe.Authenticated, log: config.Logger, running: newRunning(config.Now),
+		observe: config.Observe.Authenticated, log: config.Logger, running: newRunning(config.Now), clientAddress: config.ClientAddress,
 	}
+	a.recorder, _ = verifier.(Recorder)
 	if config.LogRefusals {
 		a.refusals = &refusalLog{log: config.Logger, address: config.ClientAddress}
 	}
@@ -110,12 +115,12 @@ func New(verifier Verifier, config Config) (*Authenticator, error) {
 // wraps [ErrUnauthorized]. Any other error means that the key could not be verified.
 func (a *Authenticator) Authenticate(r *http.Request) (Principal, error) {
 	v := a.verdict(r)
-	c, err := a.authenticate(r, v)
+	c, err := a.authenticate(r, v, &route{})
 	a.report(r, v)
 	return c.verified, err
 }
 
-func (a *Authenticator) authenticate(r *http.Request, v *verdict) (caller, error) {
+func (a *Authenticator) authenticate(r *http.Request, v *verdict, of *route) (caller, error) {
 	token, ok := a.challenge.token(r)
 	if !ok {
 		v.set(observe.Authentication{Outcome: observe.Missing})
@@ -127,13 +132,24 @@ func (a *Authenticator) authenticate(r *http.Request, v *verdict) (caller, error
 	if v != nil {
 		begun = time.Now()
 	}
-	p, err := a.verifier.Verify(ctx, token)
+	address := a.addressOf(r)
+	p, err := a.verify(ctx, token, address)
 	if v != nil {
 		is := outcomeOf(ctx, p, err)
 		is.Duration = time.Since(begun)
 		v.set(is)
 	}
-	return caller{verified: p, verifier: a.verifier, token: value(token), verdict: v}, err
+	if err != nil {
+		a.refusedValue(r, of, address, err)
+	}
+	return caller{verified: p, guard: a, token: value(token), address: address, verdict: v, request: r, route: of}, err
+}
+
+func (a *Authenticator) verify(ctx context.Context, token, address string) (Principal, error) {
+	if a.recorder != nil {
+		return a.recorder.VerifyFrom(ctx, token, address)
+	}
+	return a.verifier.Verify(ctx, token)
 }
 
 // Require returns a handler that passes a request to next if the request carries a valid key with
@@ -166,10 +182,11 @@ func (a *Authenticator) Require(scope scopes.Scope, next http.Handler, options .
 	required := scopes.Of(scope)
 	return a.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p, _ := PrincipalFrom(r.Context()); !p.Scopes.Has(scope) {
-			NoteForbidden(r.Context())
+			NoteForbidden(r.Context(), scope.String())
 			a.WriteForbidden(w, "This requires an API key with the scope "+scope.String()+".", required)
 			return
 		}
+		NoteScopes(r.Context(), required)
 		next.ServeHTTP(w, r)
 	}), options...)
 }
@@ -181,6 +198,7 @@ type route struct {
 	outlivesKey bool
 	anyResource bool
 	resource    func(*http.Request) string // nil if the route names none
+	pattern     func(*http.Request) string
 }
 
 // OutlivesKey lets the requests of a route continue after their key has ended. Use it for work that
@@ -203,17 +221,19 @@ func (a *Authenticator) Handler(next http.Handler, options ...RouteOption) http.
 		if v != nil {
 			defer a.report(r, v)
 		}
-		g, err := a.begin(r, v, of)
+		g, err := a.begin(r, v, &of)
 		switch {
 		case err == nil:
 			defer a.running.leave(g)
-			if !a.limiters.admit(w, g.caller.verified) {
+			if p := &g.caller.verified; !a.limiters.admit(w, p) {
 				v.setOutcome(observe.Limited)
+				a.refused(r, &of, p.Account, p.KeyID, g.caller.address, observe.Limited)
 				return
 			}
 			r = r.WithContext(g)
+			g.caller.request = r
 			if resource, ok := of.admits(&g.caller.verified, r); !ok {
-				NoteForbidden(g)
+				NoteForbidden(g, resource)
 				a.WriteOutside(w, resource)
 				return
 			}
@@ -229,10 +249,10 @@ func (a *Authenticator) Handler(next http.Handler, options ...RouteOption) http.
 
 // begin verifies the key of a request and returns the context for its handler. In the end the
 // caller must remove that context from running.
-func (a *Authenticator) begin(r *http.Request, v *verdict, of route) (*guarded, error) {
+func (a *Authenticator) begin(r *http.Request, v *verdict, of *route) (*guarded, error) {
 	for {
 		changes := a.running.changes.Load()
-		c, err := a.authenticate(r, v)
+		c, err := a.authenticate(r, v, of)
 		if err != nil {
 			return nil, err
 		}

@@ -60,6 +60,9 @@ type Target struct {
 	Scopes    scopes.Set // see above
 	ExpiresAt time.Time  // when a key expires; zero means never
 	Resources Resources  // what a key, webhook or event is limited to; for an update, after it
+
+	Networks  Networks // the networks that a key is limited to
+	RateLimit uint64   // the limit of a key in requests per minute; 0 means none
 }
 
 // ErrForbidden is returned by an [Authorize] function that refuses an action.
@@ -92,9 +95,9 @@ var eventScopes = scopes.Of(scopes.FilesRead, scopes.AccountRead)
 // LeastPrivilege is the default [Authorize] function. It works with the scopes of docs/spec.md,
 // section 5. That section leaves the rules open, so LeastPrivilege defines them:
 //
-//   - A key can create, update, rotate and delete keys that expire no later than itself and whose
-//     scopes, declared or not, it holds. So it can update and rotate itself. It can always delete
-//     itself.
+//   - A key can create, update, rotate and delete keys that expire no later than itself, whose
+//     scopes, declared or not, it holds, and whose networks and rate are limited at least as much as
+//     its own. So it can update and rotate itself. It can always delete itself.
 //   - Creating, updating or deleting a webhook requires the read scope for each of its events, so
 //     that a caller subscribes only to events that it may read.
 //   - A key that is limited to resources can act only on keys, webhooks and events within them.

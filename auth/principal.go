@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,8 @@ type Principal struct {
 	ExpiresAt time.Time  // when the value in the request expires; zero means never
 	Replaced  bool       // a rotation has replaced this value, and its grace period is running
 	LimitedTo Resources  // the resources that the key is limited to; zero means no limit
+	Networks  Networks   // the networks that the key is limited to
+	RateLimit uint64     // the key's own limit in requests per minute; 0 means none
 
 	// Name is the key's name, and Hint is the hint of the value in the request, for the audit log
 	// and logs. Both are empty if the Verifier does not set them.
@@ -36,11 +39,12 @@ func (p Principal) Allows(resource string) bool { return p.LimitedTo.Allows(reso
 func (p Principal) Resources() []string { return p.LimitedTo.Names() }
 
 // CanManage reports whether p holds all scopes of the key, expires no earlier than the key, and is
-// not limited to resources that exclude some of the key's. [LeastPrivilege] requires this of a
-// caller that manages the key.
+// limited to resources, networks and a rate only if the key is limited at least as much.
+// [LeastPrivilege] requires this of a caller that manages the key.
 func (p Principal) CanManage(key Target) bool {
 	outlives := p.ExpiresAt.IsZero() || !key.ExpiresAt.IsZero() && !key.ExpiresAt.After(p.ExpiresAt)
-	return outlives && p.Scopes.Covers(key.Scopes) && p.LimitedTo.Covers(key.Resources)
+	slower := p.RateLimit == 0 || key.RateLimit != 0 && key.RateLimit <= p.RateLimit
+	return outlives && slower && p.Networks.Covers(key.Networks) && p.Scopes.Covers(key.Scopes) && p.LimitedTo.Covers(key.Resources)
 }
 
 // ErrUnauthorized is returned for a malformed, unknown, deleted or expired key. It does not reveal
@@ -75,7 +79,7 @@ type Rechecker interface {
 // count against a [RateLimit].
 func Recheck(ctx context.Context) (Principal, error) {
 	c, _ := ctx.Value(callerKey{}).(*caller)
-	if c == nil || c.verifier == nil {
+	if c == nil || c.guard == nil {
 		return Principal{}, ErrUnauthorized
 	}
 	if keyEnded(ctx) {
@@ -96,15 +100,18 @@ type callerKey struct{}
 // A caller holds the values that the context of a guarded request carries.
 type caller struct {
 	verified Principal
-	verifier Verifier // nil if the principal was not verified
+	guard    *Authenticator // nil if the principal was not verified
 	token    value
+	address  string // of the client, see Recorder
+	request  *http.Request
+	route    *route
 	verdict  *verdict   // nil if the request is not observed
 	other    *Principal // replaces verified, see WithPrincipal
 }
 
 // recheck verifies the key again and bypasses any cache.
 func (c *caller) recheck(ctx context.Context) (Principal, error) {
-	again, ok := c.verifier.(Rechecker)
+	again, ok := c.guard.verifier.(Rechecker)
 	if !ok {
 		return c.verify(ctx)
 	}
@@ -114,7 +121,7 @@ func (c *caller) recheck(ctx context.Context) (Principal, error) {
 
 // verify verifies the key again, possibly from a cache.
 func (c *caller) verify(ctx context.Context) (Principal, error) {
-	p, err := c.verifier.Verify(ctx, string(c.token))
+	p, err := c.guard.verify(ctx, string(c.token), c.address)
 	return c.unmoved(p, err)
 }
 

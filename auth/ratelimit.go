@@ -74,12 +74,30 @@ const (
 // again. Every request postpones the TAT by interval. A request is rejected if this would put the
 // TAT more than a full burst after now. Entries whose TAT has passed can be dropped.
 type limiter struct {
+	rate
+	now    func() time.Time
+	start  time.Time // TATs are nanoseconds since start
+	seed   maphash.Seed
+	shards [limiterShards]shard
+}
+
+// A rate is a limit in the terms of GCRA. The zero rate means no limit.
+type rate struct {
 	burst    int
 	interval int64 // nanoseconds until one token returns
-	now      func() time.Time
-	start    time.Time // TATs are nanoseconds since start
-	seed     maphash.Seed
-	shards   [limiterShards]shard
+}
+
+// perMinute returns the rate of a key's own limit.
+func perMinute(requests uint64) rate {
+	return rate{int(requests), int64(time.Minute) / int64(requests)}
+}
+
+// lower returns the rate that admits only what both rates admit.
+func (r rate) lower(other rate) rate {
+	if r.interval == 0 {
+		return other
+	}
+	return rate{min(r.burst, other.burst), max(r.interval, other.interval)}
 }
 
 type shard struct {
@@ -87,18 +105,13 @@ type shard struct {
 	tats map[uint64]int64 // theoretical arrival times, by hash of the ID
 }
 
-// newLimiter returns a limiter, or nil if limit is the zero RateLimit.
+// newLimiter returns a limiter. For the zero RateLimit, its rate is zero.
 func newLimiter(limit RateLimit, now func() time.Time) *limiter {
-	if limit.PerSecond == 0 {
-		return nil
+	l := &limiter{now: now, start: now(), seed: maphash.MakeSeed()}
+	if limit.PerSecond != 0 {
+		l.rate = rate{limit.Burst, max(int64(float64(time.Second)/limit.PerSecond), 1)}
 	}
-	return &limiter{
-		burst:    limit.Burst,
-		interval: max(int64(float64(time.Second)/limit.PerSecond), 1),
-		now:      now,
-		start:    now(),
-		seed:     maphash.MakeSeed(),
-	}
+	return l
 }
 
 // A quota is the rest of a limit after a request.
@@ -110,17 +123,17 @@ type quota struct {
 	next      time.Duration // until a request would be admitted, if this one was rejected
 }
 
-// take counts a request of the key or account with this ID if its limit admits the request.
-func (l *limiter) take(id string) quota {
-	return l.takeIf(id, func(q quota) (quota, bool) { return q, q.admitted })
+// take counts a request of the key or account with this ID if the rate admits the request.
+func (l *limiter) take(id string, at rate) quota {
+	return l.takeIf(id, at, func(q quota) (quota, bool) { return q, q.admitted })
 }
 
 // takeIf calls decide with the quota that would be left after a request. It counts the request if
 // decide returns count, and returns the quota that decide returns.
-func (l *limiter) takeIf(id string, decide func(quota) (left quota, count bool)) quota {
+func (l *limiter) takeIf(id string, at rate, decide func(quota) (left quota, count bool)) quota {
 	hash := maphash.String(l.seed, id)
 	s := &l.shards[hash%limiterShards]
-	full := l.interval * int64(l.burst)
+	full := at.interval * int64(at.burst)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := int64(l.now().Sub(l.start))
@@ -129,10 +142,10 @@ func (l *limiter) takeIf(id string, decide func(quota) (left quota, count bool))
 		tat = now
 	}
 	tat = min(max(tat, now), now+full) // if the clock was set back, limits the wait to one burst
-	later := tat + l.interval
-	q := quota{true, l.burst, int((full - (later - now)) / l.interval), time.Duration(later - now), 0}
+	later := tat + at.interval
+	q := quota{true, at.burst, int((full - (later - now)) / at.interval), time.Duration(later - now), 0}
 	if later-now > full {
-		q = quota{false, l.burst, 0, time.Duration(tat - now), time.Duration(later - now - full)}
+		q = quota{false, at.burst, 0, time.Duration(tat - now), time.Duration(later - now - full)}
 	}
 	left, count := decide(q)
 	switch {
@@ -169,28 +182,29 @@ func (s *shard) makeRoom(now int64) {
 	}
 }
 
-// limiters count the requests of keys and of accounts. The zero limiters count nothing.
-type limiters struct{ keys, accounts *limiter }
+// limiters count the requests of keys and of accounts.
+type limiters struct{ keys, accounts *limiter } // accounts is nil without a limit
 
 func newLimiters(limit RateLimit, now func() time.Time) limiters {
 	l := limiters{keys: newLimiter(limit, now)}
-	if l.keys != nil && limit.PerAccount > 0 {
+	if limit.PerSecond > 0 && limit.PerAccount > 0 {
 		n := limit.PerAccount
 		l.accounts = newLimiter(RateLimit{PerSecond: limit.PerSecond * float64(n), Burst: limit.Burst * n}, now)
 	}
 	return l
 }
 
-// take counts a request of the key and of its account. If one of them is over its limit, it counts
-// neither. It returns the smaller of the two quotas, and whether that is the account's.
-func (l limiters) take(p Principal) (left quota, ofAccount bool) {
+// take counts a request of the key, at its rate, and of its account. If one of them is over its
+// limit, it counts neither. It returns the smaller of the two quotas, and whether that is the
+// account's.
+func (l limiters) take(p *Principal, at rate) (left quota, ofAccount bool) {
 	if l.accounts == nil {
-		return l.keys.take(p.KeyID), false
+		return l.keys.take(p.KeyID, at), false
 	}
 	// The order of the locks is always the key's shard first, then the account's.
-	left = l.keys.takeIf(p.KeyID, func(key quota) (quota, bool) {
+	left = l.keys.takeIf(p.KeyID, at, func(key quota) (quota, bool) {
 		var admitted bool
-		q := l.accounts.takeIf(p.Account, func(account quota) (quota, bool) {
+		q := l.accounts.takeIf(p.Account, l.accounts.rate, func(account quota) (quota, bool) {
 			admitted = key.admitted && account.admitted
 			ofAccount = account.isLess(key)
 			if ofAccount {
@@ -216,11 +230,15 @@ func (q quota) isLess(other quota) bool {
 
 // admit counts a request of the key and of its account, and sets the headers to the smaller of the
 // two quotas. If the request exceeds a limit, it answers 429 RATE_LIMIT_EXCEEDED and returns false.
-func (l limiters) admit(w http.ResponseWriter, p Principal) bool {
-	if l.keys == nil {
+func (l limiters) admit(w http.ResponseWriter, p *Principal) bool {
+	at := l.keys.rate
+	if p.RateLimit > 0 {
+		at = at.lower(perMinute(p.RateLimit))
+	}
+	if at.interval == 0 {
 		return true
 	}
-	q, ofAccount := l.take(p)
+	q, ofAccount := l.take(p, at)
 	header := w.Header()
 	header.Set(headerLimit, strconv.Itoa(q.limit))
 	header.Set(headerRemaining, strconv.Itoa(q.remaining))

@@ -22,7 +22,7 @@ func TestLimiter_ManyKeys_BoundsEntries(t *testing.T) {
 		return n
 	}
 	for i := range most + most/4 {
-		if q := l.take(strconv.Itoa(i)); !q.admitted || q.remaining != 1 {
+		if q := l.take(strconv.Itoa(i), l.rate); !q.admitted || q.remaining != 1 {
 			t.Fatalf("key %d: quota = %+v", i, q)
 		}
 	}
@@ -31,15 +31,15 @@ func TestLimiter_ManyKeys_BoundsEntries(t *testing.T) {
 	}
 	now = now.Add(time.Minute) // by now all bursts are full
 	for range 2 {
-		l.take("busy")
+		l.take("busy", l.rate)
 	}
 	for i := range most / 4 {
-		l.take("more " + strconv.Itoa(i))
+		l.take("more "+strconv.Itoa(i), l.rate)
 	}
 	if n := kept(); n > most {
 		t.Errorf("%d entries, want at most %d", n, most)
 	}
-	if q := l.take("busy"); q.admitted {
+	if q := l.take("busy", l.rate); q.admitted {
 		t.Errorf("quota of the busy key after making room = %+v, want a rejection", q)
 	}
 }

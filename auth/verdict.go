@@ -14,7 +14,7 @@ import (
 // A Refusal is the error of a [Verifier] that knows why it refuses a value. It wraps
 // [ErrUnauthorized] and has the same text, because clients must not learn the reason.
 type Refusal struct {
-	Outcome        observe.Outcome // Malformed, Unknown, Expired or Replaced; any other is reported as Unknown
+	Outcome        observe.Outcome // Malformed, Unknown, Expired, Replaced or WrongNetwork; any other is reported as Unknown
 	Account, KeyID string          // owner and ID of the key, if known
 }
 
@@ -29,7 +29,7 @@ func (r *Refusal) isValid() bool {
 		return false
 	}
 	switch r.Outcome {
-	case observe.Malformed, observe.Unknown, observe.Expired, observe.Replaced:
+	case observe.Malformed, observe.Unknown, observe.Expired, observe.Replaced, observe.WrongNetwork:
 		return true
 	}
 	return false
@@ -142,13 +142,16 @@ func (a *Authenticator) reportVerdict(r *http.Request, v *verdict) {
 }
 
 // NoteForbidden records that the request of ctx is refused although its key is valid, so that
-// [observe.Observer.Authenticated] and [Tracked] report [observe.ScopeMissing].
-// [Authenticator.Require] and the routes of the API call it. A host's own handler behind
+// [observe.Observer.Authenticated] and [Tracked] report [observe.ScopeMissing]. missing has the
+// scopes or the resource that the request lacked, for [RefusedRequest]. [Authenticator.Require] and the routes of the API call it. A host's own handler behind
 // [Authenticator.Handler] must call it when it answers 403. Outside a guarded handler it does
 // nothing.
-func NoteForbidden(ctx context.Context) {
+func NoteForbidden(ctx context.Context, missing ...string) {
 	if c, _ := ctx.Value(callerKey{}).(*caller); c != nil {
 		c.verdict.setOutcome(observe.ScopeMissing)
+		if p := &c.verified; c.guard != nil {
+			c.guard.refused(c.request, c.route, p.Account, p.KeyID, c.address, observe.ScopeMissing, missing...)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
@@ -33,7 +34,29 @@ var expiries = []choice{
 
 func (p *pages) newKey(c *call) (response, error) {
 	f := newForm(map[string][]string{"expiry": {"90"}})
+	if id := c.URL.Query().Get("like"); id != "" {
+		if err := p.fillLike(c, f, id); err != nil {
+			return response{}, err
+		}
+	}
 	return p.keyForm(f, newNonce(), "", http.StatusOK), nil
+}
+
+// fillLike fills the form with a key's settings, and the scopes that it has used recently.
+func (p *pages) fillLike(c *call, f form, id string) error {
+	if err := p.permit(c.Request, auth.ReadKeys); err != nil {
+		return err
+	}
+	key, err := p.keys.Get(c.Context(), c.account, id)
+	if err != nil {
+		return err
+	}
+	f.Values["name"], f.Values["scopes"] = []string{key.Name}, p.usedScopes(&key)
+	f.Values["networks"] = []string{strings.Join(key.AllowedNetworks.Names(), " ")}
+	if key.RateLimit > 0 {
+		f.Values["rate"] = []string{strconv.FormatUint(key.RateLimit, 10)}
+	}
+	return nil
 }
 
 func (p *pages) keyForm(f form, nonce, problem string, status int) response {
@@ -103,10 +126,18 @@ func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\
 // readKey returns the parameters in the form, and records errors of its fields.
 func (p *pages) readKey(f form) apikeys.CreateParams {
 	params := apikeys.CreateParams{Name: strings.TrimSpace(f.Values.Get("name")), Resources: f.resources(), ExpiresAt: p.readExpiry(f)}
-	var unknown error
+	params.AllowedNetworks = strings.FieldsFunc(f.Values.Get("networks"), func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	rate := strings.TrimSpace(f.Values.Get("rate"))
+	var unknown, notWhole error
+	if rate != "" {
+		params.RateLimit, notWhole = strconv.ParseUint(rate, 10, 64)
+	}
 	params.Scopes, unknown = p.keys.Scopes().ParseSet(f.Values["scopes"])
 	for _, wrong := range p.keys.Validate(params) {
 		f.Errors[keyFields[wrong.Field]] = sentence(wrong.Reason)
+	}
+	if notWhole != nil || rate != "" && params.RateLimit == 0 {
+		f.Errors["rate"] = "Enter a whole number, or leave it empty."
 	}
 	if params.Name == "" {
 		f.Errors["name"] = "Enter a name that says what the key is for."
@@ -118,7 +149,7 @@ func (p *pages) readKey(f form) apikeys.CreateParams {
 }
 
 // keyFields maps field names of package apikeys to field names of the form.
-var keyFields = map[string]string{"name": "name", "scopes": "scopes", "resources": "resources", "expiresAt": "date"}
+var keyFields = map[string]string{"name": "name", "scopes": "scopes", "resources": "resources", "expiresAt": "date", "allowedNetworks": "networks", "rateLimit": "rate"}
 
 // readExpiry returns the expiry in the form, and records errors of its fields.
 func (p *pages) readExpiry(f form) time.Time {

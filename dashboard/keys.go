@@ -36,6 +36,9 @@ type keyView struct {
 	Version   string
 	Hint      string // hint of the key's value; empty if unknown
 	CreatedBy *actorView
+	UsedFrom  string   // network of the last use; empty if unknown
+	Networks  []string // that the key is limited to
+	RateLimit uint64   // requests per minute; 0 means no limit of its own
 
 	// The previous value, while its grace period after a rotation lasts.
 	PreviousHint  string
@@ -81,6 +84,11 @@ func (p *pages) viewKey(key *apikeys.Key) keyView {
 		Version:   keyVersion(key),
 		Hint:      key.Hint,
 		CreatedBy: viewActor(key.CreatedBy),
+		Networks:  key.AllowedNetworks.Names(),
+		RateLimit: key.RateLimit,
+	}
+	if from := key.LastUsedFrom(); from.IsValid() {
+		view.UsedFrom = from.String()
 	}
 	for s := range key.Scopes.All() {
 		view.Scopes = append(view.Scopes, scopeView{s.String(), p.keys.Scopes().Description(s)})
@@ -135,6 +143,7 @@ func (p *pages) listKeys(c *call) (response, error) {
 type keyPageView struct {
 	Key  keyView
 	Form form // the form that renames the key
+	Use  keyUseView
 }
 
 func (p *pages) showKey(c *call) (response, error) {
@@ -147,7 +156,7 @@ func (p *pages) showKey(c *call) (response, error) {
 }
 
 func (p *pages) keyPage(key *apikeys.Key, f form) response {
-	return response{page: "key", title: key.Name, tab: "keys", data: keyPageView{p.viewKey(key), f}}
+	return response{page: "key", title: key.Name, tab: "keys", data: keyPageView{p.viewKey(key), f, p.viewUse(key)}}
 }
 
 // An areaView is an area of the service with its scopes.

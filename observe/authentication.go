@@ -31,6 +31,7 @@ const (
 	Unknown      Outcome = "unknown"       // 401: no such key; it may have been deleted
 	Expired      Outcome = "expired"       // 401: the key has expired
 	Replaced     Outcome = "replaced"      // 401: a rotation has replaced the value, and its grace period is over
+	WrongNetwork Outcome = "wrong_network" // 401: the key is limited to other networks
 	ScopeMissing Outcome = "scope_missing" // 403: the key may not do this
 	Limited      Outcome = "limited"       // 429: too many requests
 	StoreFailed  Outcome = "store_failed"  // 500: the key could not be verified
@@ -39,5 +40,5 @@ const (
 
 // Outcomes returns all outcomes, in the order of their declaration.
 func Outcomes() []Outcome {
-	return []Outcome{OK, Missing, Malformed, Unknown, Expired, Replaced, ScopeMissing, Limited, StoreFailed, Canceled}
+	return []Outcome{OK, Missing, Malformed, Unknown, Expired, Replaced, WrongNetwork, ScopeMissing, Limited, StoreFailed, Canceled}
 }

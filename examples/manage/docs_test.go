@@ -86,6 +86,7 @@ func shorten(answer string) string {
 		{`\bsak_…[0-9A-Za-z]{4}"`, `sak_…k3Qz"`},
 		{`\bwhsec_[0-9A-Za-z+/]{43}=`, "whsec_…"},
 		{`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`, "20…Z"},
+		{`"20\d\d-\d\d-\d\d"`, `"20…"`},
 		{`"nextCursor":"[\w-]+"`, `"nextCursor":"…"`},
 		{`"durationMs":[0-9.]+`, `"durationMs":…`},
 		{`127\.0\.0\.1:\d+`, "127.0.0.1:…"},

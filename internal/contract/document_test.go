@@ -189,7 +189,7 @@ func testDocument(t *testing.T, d *document) {
 					t.Errorf("%s %s: header %s is not required", op.id, status, name)
 				}
 			}
-			absent := []string{"unknownScopes", "held", "field", "requiredScopes", "requiredResources", "resources", "resource"}
+			absent := []string{"unknownScopes", "held", "field", "requiredScopes", "requiredResources", "resources", "resource", "allowedNetworks", "rateLimit", "lastUsedFrom", "scopesUsed", "networksUsed", "missing", "network"}
 			if op.id == "createWebhook" {
 				absent = append(absent, "balanceThreshold")
 			}

@@ -45,9 +45,12 @@ func (h *host) testKeys(t *testing.T) {
 	t.Run("changes", func(t *testing.T) { h.testKeyChanges(t, id, value) })
 
 	wider, _ := h.key("wider", scopes.Of(scopes.FilesRead, scopes.FilesWrite))
-	_, narrow := h.key("narrow", scopes.Of(scopes.FilesRead))
+	narrowID, narrow := h.key("narrow", scopes.Of(scopes.FilesRead))
 	for _, op := range []string{"updateKey", "rotateKey", "deleteKey"} {
 		h.do(t, op, 403, at(wider), as(narrow), exampleBody)
+	}
+	if refusals := h.do(t, "listRefusals", 200, at(narrowID)); !contains(refusals.body, `/api-keys/{id}","network":`) {
+		t.Errorf("refusals: %v", refusals)
 	}
 	h.do(t, "deleteKey", 412, at(wider), header("If-Match", `"other"`))
 	h.do(t, "deleteKey", 400, at(wider), header("If-Match", "other"))

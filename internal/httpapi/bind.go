@@ -91,7 +91,9 @@ func (a *api) mayChangeKey(c *call) apikeys.Condition {
 		} else if err := c.sees(before.Resources); err != nil {
 			return err
 		}
-		return a.permitNow(c, &auth.Target{ID: before.ID, Scopes: key.Scopes, ExpiresAt: key.ExpiresAt, Resources: key.Resources})
+		return a.permitNow(c, &auth.Target{
+			ID: before.ID, Scopes: key.Scopes, ExpiresAt: key.ExpiresAt, Networks: key.AllowedNetworks, RateLimit: key.RateLimit, Resources: key.Resources,
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/storageapi/storageapi/apierr"
@@ -89,7 +90,7 @@ const replacedRefusal = "This value of the API key was replaced by a rotation. I
 func leastPrivilegeRefusals(behind string) map[auth.Action]string {
 	return map[auth.Action]string{
 		auth.ReadKeys:      "Reading API keys requires the scope account:read.",
-		auth.CreateKey:     "An API key can create only keys whose scopes it holds and that expire no later than it does.",
+		auth.CreateKey:     "An API key can create only keys whose scopes it holds, that expire no later than it does, and that are limited to its networks and its rate limit, if it has any.",
 		auth.UpdateKey:     "An API key can change only keys whose scopes it holds and that expire no later than it does.",
 		auth.RotateKey:     "An API key can rotate only keys whose scopes it holds and that expire no later than it does.",
 		auth.DeleteKey:     "An API key can delete itself, and keys whose scopes it holds and that expire no later than it does.",
@@ -134,11 +135,12 @@ func (a *api) fail(c *call, err error) {
 		auth.NoteForbidden(c.Context())
 		a.guard.WriteOutside(c.writer, outside.Required...)
 	case errors.Is(err, auth.ErrForbidden):
-		auth.NoteForbidden(c.Context())
 		var required scopes.Set
 		if missing, ok := errors.AsType[*auth.ScopeError](err); ok {
 			required = missing.Required
 		}
+		held := func(name string) bool { return c.caller.Scopes.Has(scopes.Scope(name)) }
+		auth.NoteForbidden(c.Context(), slices.DeleteFunc(required.Names(), held)...)
 		a.guard.WriteForbidden(c.writer, a.refusal(c), required)
 	case len(wrong) > 0:
 		auth.WriteInvalidFields(c.writer, wrong...)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -134,13 +135,9 @@ func TestFailingStore(t *testing.T) {
 	}
 }
 
-func trimLastUse(s string) string {
-	before, rest, found := strings.Cut(s, `"lastUsedAt":`)
-	if !found {
-		return s
-	}
-	return before + trimLastUse(rest[strings.IndexByte(rest, '}'):])
-}
+var lastUse = regexp.MustCompile(`"lastUsedAt":[^,}]*|,"lastUsedFrom":"[^"]*"|,"(scopes|networks)Used":\[[^\]]*\]`)
+
+func trimLastUse(s string) string { return lastUse.ReplaceAllString(s, "") }
 
 func TestStoreErrors_AreMappedToStatuses(t *testing.T) {
 	faults := newFaulty()

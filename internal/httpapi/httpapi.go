@@ -108,7 +108,7 @@ func New(config Config) (http.Handler, error) {
 		return nil, err
 	}
 	// The routes answer quickly, and a key that deletes itself must still get the response.
-	return config.Auth.Handler(a, auth.OutlivesKey(), auth.AnyResource()), nil
+	return config.Auth.Handler(a, auth.OutlivesKey(), auth.AnyResource(), auth.RoutePattern(a.router.pattern)), nil
 }
 
 // A call is a request being processed.
@@ -220,5 +220,14 @@ func (a *api) permit(c *call, target *auth.Target) error {
 	if err := auth.WithinResources(c.caller, target); err != nil {
 		return err
 	}
-	return a.authorize(c.Context(), c.caller, auth.Access{Action: c.route.action, Target: target, EventScopes: a.eventScopes})
+	err := a.authorize(c.Context(), c.caller, auth.Access{Action: c.route.action, Target: target, EventScopes: a.eventScopes})
+	switch {
+	case err != nil:
+		return err
+	case target != nil && target.ID != c.caller.KeyID: // a key needs no scopes to manage itself
+		auth.NoteScopes(c.Context(), target.Scopes)
+	case target == nil && c.route.action.ReadOnly() && c.route.action != auth.ReadEvents:
+		auth.NoteScopes(c.Context(), scopes.Of(scopes.AccountRead))
+	}
+	return nil
 }

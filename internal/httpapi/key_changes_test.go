@@ -70,7 +70,7 @@ func TestRotateKey(t *testing.T) {
 	c.Add(time.Hour)
 	rotated := rotate("")
 	second := rotated.text("key")
-	want := fmt.Sprintf(`{"id":%q,"key":%q,"name":"a key","scopes":["account:read"],"expiresAt":null,"createdAt":"2026-01-31T12:00:00.000Z","hint":%q,"createdBy":{"kind":"host","id":null},"lastUsedAt":"2026-01-31T12:00:00.000Z","previous":{"hint":%q,"expiresAt":"2026-02-01T13:00:00.000Z","lastUsedAt":"2026-01-31T12:00:00.000Z"}}`,
+	want := fmt.Sprintf(`{"id":%q,"key":%q,"name":"a key","scopes":["account:read"],"expiresAt":null,"createdAt":"2026-01-31T12:00:00.000Z","hint":%q,"createdBy":{"kind":"host","id":null},"lastUsedAt":"2026-01-31T12:00:00.000Z","previous":{"hint":%q,"expiresAt":"2026-02-01T13:00:00.000Z","lastUsedAt":"2026-01-31T12:00:00.000Z"},"lastUsedFrom":"127.0.0.0/24","scopesUsed":[{"scope":"account:read","lastUsedOn":"2026-01-31"}],"networksUsed":[{"network":"127.0.0.0/24","lastUsedOn":"2026-01-31"}]}`,
 		id, second, hintOf(second), hintOf(first))
 	if rotated.body != want {
 		t.Errorf("rotated: got  %s\nwant %s", rotated.body, want)
@@ -83,7 +83,7 @@ func TestRotateKey(t *testing.T) {
 	use(second, 200)
 	shown := strings.Replace(want, fmt.Sprintf(`"key":%q,`, second), "", 1)
 	shown = strings.Replace(shown, `"lastUsedAt":"2026-01-31T12:00:00.000Z","previous"`, `"lastUsedAt":"2026-01-31T14:00:00.000Z","previous"`, 1)
-	shown = strings.Replace(shown, `"lastUsedAt":"2026-01-31T12:00:00.000Z"}}`, `"lastUsedAt":"2026-01-31T13:00:00.000Z"}}`, 1)
+	shown = strings.Replace(shown, `"lastUsedAt":"2026-01-31T12:00:00.000Z"},`, `"lastUsedAt":"2026-01-31T13:00:00.000Z"},`, 1)
 	for _, got := range []reply{h.do("GET", path, admin, ""), h.do("GET", keysPath, admin, ""), h.do("PATCH", path, admin, "{}")} {
 		if !strings.Contains(got.body, shown) || strings.Contains(got.body, second) {
 			t.Errorf("shown: got  %s\nwant %s", got.body, shown)

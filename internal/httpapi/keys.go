@@ -3,6 +3,7 @@ package httpapi
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/storageapi/storageapi/apierr"
@@ -33,6 +34,20 @@ type keyReadView struct {
 	LastUsedAt    timestamp     `json:"lastUsedAt"`
 	Previous      *previousView `json:"previous"`
 	UnknownScopes []string      `json:"unknownScopes,omitempty"` // scopes of the key that are no longer declared
+	limitsView
+}
+
+// A limitsView has the limits of a key, and what the key was used for.
+type limitsView struct {
+	AllowedNetworks []string             `json:"allowedNetworks,omitempty"`
+	RateLimit       uint64               `json:"rateLimit,omitempty"`
+	LastUsedFrom    netip.Prefix         `json:"lastUsedFrom,omitzero"`
+	ScopesUsed      []apikeys.ScopeUse   `json:"scopesUsed,omitempty"`
+	NetworksUsed    []apikeys.NetworkUse `json:"networksUsed,omitempty"`
+}
+
+func viewLimits(key *apikeys.Key) limitsView {
+	return limitsView{key.AllowedNetworks.Names(), key.RateLimit, key.LastUsedFrom(), key.ScopesUsed(), key.NetworksUsed()}
 }
 
 // A previousView describes the value before the last rotation. Responses contain it while that
@@ -55,7 +70,7 @@ func viewKey(key apikeys.Key) keyView {
 }
 
 func viewKeyRead(key apikeys.Key) keyReadView {
-	view := keyReadView{viewKey(key), orNull(key.Hint), viewCreator(key.CreatedBy), timestamp(key.LastUsedAt), nil, key.Scopes.Unknown()}
+	view := keyReadView{viewKey(key), orNull(key.Hint), viewCreator(key.CreatedBy), timestamp(key.LastUsedAt), nil, key.Scopes.Unknown(), viewLimits(&key)}
 	if !key.Previous.IsZero() {
 		view.Previous = &previousView{orNull(key.PreviousHint), timestamp(key.PreviousExpiresAt), timestamp(key.PreviousUsedAt)}
 	}
@@ -97,6 +112,24 @@ func (a *api) getKey(c *call) (response, error) {
 		return response{}, err
 	}
 	return showKey(key, "")
+}
+
+// A refusalView describes a refused request.
+type refusalView struct {
+	At timestamp `json:"at"` // instead of the time in the RefusedRequest
+	auth.RefusedRequest
+}
+
+func (a *api) listRefusals(c *call) (response, error) {
+	list, err := a.keys.Refusals(c.Context(), c.caller.Account, c.keyID())
+	if err != nil {
+		return response{}, err
+	}
+	views := []refusalView{}
+	for _, r := range list {
+		views = append(views, refusalView{timestamp(r.At), r})
+	}
+	return ok(map[string][]refusalView{"data": views})
 }
 
 // A selfView describes the key of the request and the value that the request carries.
@@ -179,7 +212,24 @@ func keyFields(known *scopes.Vocabulary, params *apikeys.CreateParams) []field {
 		required("scopes", &params.Scopes, parseScopes(known)),
 		optional("resources", &params.Resources, identity),
 		optional("expiresAt", &params.ExpiresAt, parseExpiry),
+		optional("allowedNetworks", &params.AllowedNetworks, parseNetworks),
+		optional("rateLimit", &params.RateLimit, parseRateLimit),
 	}
+}
+
+// parseNetworks rejects an empty list, which could be meant to allow nothing.
+func parseNetworks(list []string) ([]string, error) {
+	if len(list) == 0 {
+		return nil, invalid("allowedNetworks", "must not be empty; leave it out for a key without networks")
+	}
+	return list, nil
+}
+
+func parseRateLimit(perMinute int64) (uint64, error) {
+	if perMinute < 1 {
+		return 0, invalid("rateLimit", "must be at least 1 request per minute")
+	}
+	return uint64(perMinute), nil
 }
 
 func parseScopes(known *scopes.Vocabulary) func(names []string) (scopes.Set, error) {

@@ -48,6 +48,7 @@ func TestKeyLife(t *testing.T) {
 	c.Add(time.Hour)
 	h.do("GET", keysPath, token, "").want(403, "FORBIDDEN") // counts as a use
 	used := strings.Replace(unused, `"lastUsedAt":null`, `"lastUsedAt":"2026-01-31T13:00:00.000Z"`, 1)
+	used = strings.Replace(used, `"previous":null`, `"previous":null,"lastUsedFrom":"127.0.0.0/24","networksUsed":[{"network":"127.0.0.0/24","lastUsedOn":"2026-01-31"}]`, 1)
 	if got := h.do("GET", keysPath+"?limit=1", admin, "").want(200, ""); !strings.Contains(got.body, `{"data":[`+used+`],`) {
 		t.Errorf("listed: got  %s\nwant %s", got.body, used)
 	}

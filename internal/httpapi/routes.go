@@ -48,6 +48,7 @@ func (a *api) routes() []route {
 		{"PATCH", "/v2/api-keys/{id}", auth.UpdateKey, neededBody, nil, a.updateKey},
 		{"DELETE", "/v2/api-keys/{id}", auth.DeleteKey, noBody, nil, a.deleteKey},
 		{"POST", "/v2/api-keys/{id}/rotate", auth.RotateKey, optionalBody, nil, a.rotateKey},
+		{"GET", "/v2/api-keys/{id}/refusals", auth.ReadKeys, noBody, nil, a.listRefusals},
 
 		{"POST", "/v2/notifications/webhooks", auth.CreateWebhook, neededBody, nil, a.createWebhook},
 		{"GET", "/v2/notifications/webhooks", auth.ReadWebhooks, noBody, page, a.listWebhooks},
@@ -177,6 +178,15 @@ func (rt router) find(r *http.Request) (*route, pathParams, error) {
 		return nil, pathParams{}, &methodError{rt[i].allow}
 	}
 	return nil, pathParams{}, errNoRoute
+}
+
+// pattern returns the method and pattern of a request's route, or "".
+func (rt router) pattern(r *http.Request) string {
+	route, _, err := rt.find(r)
+	if err != nil {
+		return ""
+	}
+	return route.method + " " + route.pattern
 }
 
 // split returns the segments of a path. It splits before decoding, so that an encoded

@@ -53,6 +53,7 @@ func TestRoutes(t *testing.T) {
 		{"PATCH", "/v2/api-keys/{id}", "update key"},
 		{"DELETE", "/v2/api-keys/{id}", "delete key"},
 		{"POST", "/v2/api-keys/{id}/rotate", "rotate key"},
+		{"GET", "/v2/api-keys/{id}/refusals", "read keys"},
 		{"POST", "/v2/notifications/webhooks", "create webhook"},
 		{"GET", "/v2/notifications/webhooks", "read webhooks"},
 		{"GET", "/v2/notifications/webhooks/{id}", "read webhooks"},

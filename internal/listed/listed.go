@@ -6,6 +6,7 @@ package listed
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 
@@ -35,12 +36,24 @@ func (k *Key) Fields(w *fields.Walk) {
 		fields.Time(w, "previousExpiresAt", fields.Placed, 0, &k.PreviousExpiresAt)
 		fields.Time(w, "lastUsedAt", fields.Placed, 0, &k.LastUsedAt)
 		fields.Time(w, "previousUsedAt", fields.Placed, 0, &k.PreviousUsedAt)
+		fields.Formatted(w, "activity", fields.Placed, 0, &k.Activity, formatActivity, parseActivity)
 	}
 	fields.Text(w, "hint", 2, 0, &k.Hint)
 	fields.Text(w, "createdByKind", 4, 0, &k.CreatedBy.Kind)
 	fields.Text(w, "createdById", 6, 0, &k.CreatedBy.ID)
 	fields.Text(w, "previousHint", 8, 0, &k.PreviousHint)
 	fields.FormattedTexts(w, "resources", 11, fields.Created, &k.Resources, auth.Resources.Names, auth.ParseResources)
+	fields.Text(w, "allowedNetworks", 15, fields.Setting|fields.Created, &k.AllowedNetworks)
+	fields.Number(w, "rateLimit", 17, fields.Setting|fields.Created, &k.RateLimit)
+}
+
+func formatActivity(a driver.KeyActivity) string {
+	return base64.StdEncoding.EncodeToString([]byte(a))
+}
+
+func parseActivity(text string) (driver.KeyActivity, error) {
+	packed, err := base64.StdEncoding.DecodeString(text)
+	return driver.KeyActivity(packed), err
 }
 
 func formatHash(h driver.Hash) string {

@@ -221,7 +221,7 @@ func (m *importer) add(r transfer.Record) error {
 		if err := putKey(m.batch, r.Key, driver.Key{}); err != nil {
 			return err
 		}
-		used := record.Uses{Any: record.Round(r.LastUsedAt), Current: record.Round(r.UsedAt), Previous: record.Round(r.PreviousUsedAt)}
+		used := record.Uses{Any: record.Round(r.LastUsedAt), Current: record.Round(r.UsedAt), Previous: record.Round(r.PreviousUsedAt), Activity: r.Activity}
 		return putUses(m.batch, record.AccountKey(r.Account, r.ID), used, record.Uses{})
 	case *transfer.Webhook:
 		if err := m.Put(schema.WebhookIDs, []byte(r.ID), []byte(r.Account)); err != nil {

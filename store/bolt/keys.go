@@ -136,7 +136,7 @@ func (s *engine) KeyByID(ctx context.Context, account, id string) (key driver.Ke
 	return key, err
 }
 
-// keyByID returns a key and the times of its uses, some of which are also fields of the key.
+// keyByID returns a key and its uses, some of which are also fields of the key.
 func keyByID(tx *bbolt.Tx, row []byte) (key driver.Key, used record.Uses, err error) {
 	value := tx.Bucket(schema.Accounts).Get(row)
 	if value == nil {
@@ -144,7 +144,7 @@ func keyByID(tx *bbolt.Tx, row []byte) (key driver.Key, used record.Uses, err er
 	}
 	err = readKey(tx, &key, record.DecodeAccountRow(value).Hash)
 	used = record.DecodeUses(tx.Bucket(schema.KeyUses).Get(row))
-	key.LastUsedAt, key.PreviousUsedAt = used.Any, used.Previous
+	key.LastUsedAt, key.PreviousUsedAt, key.Activity = used.Any, used.Previous, used.Activity
 	return key, used, err
 }
 
@@ -196,7 +196,7 @@ func (s *engine) UpdateKey(ctx context.Context, account, id string, change func(
 		if err := putKey(b, updated, old); err != nil {
 			return err
 		}
-		moved := record.Uses{Any: used.Any, Current: used.By(&old, updated.Hash), Previous: used.By(&old, updated.Previous)}
+		moved := record.Uses{Any: used.Any, Current: used.By(&old, updated.Hash), Previous: used.By(&old, updated.Previous), Activity: used.Activity}
 		if err := putUses(b, row, moved, used); err != nil {
 			return err
 		}
@@ -267,7 +267,7 @@ func (s *engine) RecordKeyUse(ctx context.Context, list []driver.KeyUse) error {
 				continue // deleted, or unreadable
 			}
 			used := before
-			used.Add(&key, use.Hash, use.At.UTC().Truncate(time.Millisecond))
+			used.Add(&key, use.Hash, use.At.UTC().Truncate(time.Millisecond), use.Activity)
 			if err := putUses(b, row, used, before); err != nil {
 				return err
 			}
@@ -313,7 +313,8 @@ func putKey(b *batch, key, old driver.Key) error {
 	return putAccountKey(b, &key, hash)
 }
 
-// accountsFill is the fraction of a page of schema.Accounts that a split leaves in the first page.
+// accountsFill is the fraction of a page of schema.Accounts, and of schema.KeyUses, that a split
+// leaves in the first page.
 // The IDs of an account's keys ascend, so with bbolt's default of 0.5, the pages of a large account
 // would be half full. With 0.95, the pages of many small accounts would be a third full.
 const accountsFill = 0.75
@@ -347,11 +348,12 @@ func deleteHashes(b *batch, key driver.Key) error {
 	return nil
 }
 
-// putUses stores the times of use of a key if they have changed.
+// putUses stores the uses of a key if they have changed.
 func putUses(b *batch, row []byte, used, before record.Uses) error {
 	if used == before {
 		return nil
 	}
+	b.tx.Bucket(schema.KeyUses).FillPercent = accountsFill
 	return b.Put(schema.KeyUses, row, used.Encode())
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -299,7 +300,9 @@ func fill(b *testing.B, s *engine, count, accounts int) []string {
 		if err := batch.Put(schema.Accounts, m.row, m.key.Hash.Sum[:]); err != nil {
 			return err
 		}
-		return putUses(batch, m.row, record.Uses{Any: m.key.CreatedAt, Current: m.key.CreatedAt}, record.Uses{})
+		activity := driver.ActivityOf(m.key.Scopes, scopes.Of(scopes.FilesRead), m.key.CreatedAt).
+			Add(driver.ActivityFrom(netip.MustParseAddr("192.0.2.1"), m.key.CreatedAt), true)
+		return putUses(batch, m.row, record.Uses{Any: m.key.CreatedAt, Current: m.key.CreatedAt, Activity: activity}, record.Uses{})
 	})
 	store(func(a, b made) int { return bytes.Compare(a.key.Hash.Sum[:], b.key.Hash.Sum[:]) }, func(batch *batch, m *made) error {
 		return batch.Put(schema.Keys, m.key.Hash.Sum[:], record.EncodeKey(&m.key))

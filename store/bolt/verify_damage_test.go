@@ -93,7 +93,7 @@ func TestVerify_DamagedRow_IsNamed(t *testing.T) {
 		{"accounts", "\x06acct_1l", cut, "accounts", "unreadable"},
 		{"accounts", "\x06acct_1t", remove, "audit_log", "missing from accounts"},
 		{"accounts", "\x06acct_2l", func([]byte) []byte { return binary.BigEndian.AppendUint64(nil, 1) }, "accounts", "audit entry of another account"},
-		{"key_uses", "", cut, "key_uses", "bytes"},
+		{"key_uses", "", cut, "key_uses", "unreadable record"},
 		{"keys_expiring", "", remove, "keys", "missing from keys_expiring"},
 		{"keys_expiring", "move", nil, "keys_expiring", "no key expires at this time"},
 		{"webhooks", "", cut, "webhooks", "unreadable"},

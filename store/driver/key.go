@@ -46,19 +46,28 @@ type Key struct {
 	PreviousHint      string // as Hint
 	PreviousExpiresAt time.Time
 
+	// AllowedNetworks are the networks from which the key can be used, and RateLimit is how many
+	// requests per minute it can make; empty and 0 mean no limit of its own. They never change.
+	AllowedNetworks auth.Networks
+	RateLimit       uint64
+
 	// LastUsedAt is when a token of the key was last verified, to within about a minute; zero means
 	// never. If more than 65,536 keys are used in one minute, some uses may be recorded later.
-	// PreviousUsedAt is the last use of the Previous token, before or after the rotation. Both are
+	// PreviousUsedAt is the last use of the Previous token, before or after the rotation. Activity
+	// is as up to date; see [Key.ScopesUsed], [Key.NetworksUsed] and [Key.Refusals]. All three are
 	// stored apart from the key's record: only [KeyStore.RecordKeyUse] writes them, and
 	// [KeyStore.KeyByHash] leaves them zero.
 	LastUsedAt     time.Time
 	PreviousUsedAt time.Time
+	Activity       KeyActivity
 }
 
-// A KeyUse is the last use of a token of a key.
+// A KeyUse is the last use of a token of a key, or only activity of the key. In that case Hash and
+// At are zero.
 type KeyUse struct {
-	Account string
-	ID      string
-	Hash    Hash      // of the token
-	At      time.Time // UTC, to the millisecond
+	Account  string
+	ID       string
+	Hash     Hash      // of the token
+	At       time.Time // UTC, to the millisecond
+	Activity KeyActivity
 }

@@ -29,7 +29,7 @@ type KeyStore interface {
 	CreateKey(ctx context.Context, key Key, options CreateOptions) error
 
 	// KeyByHash returns the key whose Hash or Previous is hash, even if the key has expired, or
-	// ErrNotFound. It leaves LastUsedAt and PreviousUsedAt zero. The service calls it on every
+	// ErrNotFound. It leaves LastUsedAt, PreviousUsedAt and Activity zero. The service calls it on every
 	// request. It must see every change whose call returned before KeyByHash was called.
 	KeyByHash(ctx context.Context, hash Hash) (Key, error)
 
@@ -52,7 +52,7 @@ type KeyStore interface {
 	// in one step, and returns the key. It returns ErrNotFound if there is no such key, and
 	// ErrExists if another key has one of the new hashes. If change returns an error, UpdateKey
 	// returns it and stores nothing. KeyByHash no longer finds replaced hashes. ID, Account,
-	// CreatedAt, CreatedBy and LastUsedAt keep their values even if change modifies them. Uses
+	// CreatedAt, CreatedBy, LastUsedAt and Activity keep their values even if change modifies them. Uses
 	// belong to hashes: a hash that becomes Previous keeps its last use as PreviousUsedAt. No other
 	// change of the key happens between reading and storing. change may run more than once, and
 	// must not call the store.
@@ -70,7 +70,8 @@ type KeyStore interface {
 	// RecordKeyUse sets the LastUsedAt of each key to the given time, unless a later time is
 	// already recorded. It also records the last use of the given hash in the same way: a use of
 	// Previous sets PreviousUsedAt, a use of Hash becomes PreviousUsedAt at the next rotation, and
-	// a use of any other hash is ignored. Deleted keys are skipped. It does not modify anything
-	// that UpdateKey stores. A key may occur more than once.
+	// a use of any other hash is ignored. It adds the activity to the key's Activity, as the latest
+	// unless At is before LastUsedAt; see [KeyActivity.Add]. Deleted keys are skipped. It does not
+	// modify anything that UpdateKey stores. A key may occur more than once.
 	RecordKeyUse(ctx context.Context, uses []KeyUse) error
 }

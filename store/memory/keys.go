@@ -53,7 +53,7 @@ func (s *Store) CreateKey(ctx context.Context, created driver.Key, options drive
 		return apierr.ErrIdempotencyKeys
 	}
 	k := &key{Key: copyOfKey(created)}
-	k.LastUsedAt, k.PreviousUsedAt = time.Time{}, time.Time{}
+	k.LastUsedAt, k.PreviousUsedAt, k.Activity = time.Time{}, time.Time{}, ""
 	s.keys.insert(k.Account, k.ID, k)
 	s.index(k)
 	s.keyRequests.note(k.Account, k.ID, &options)
@@ -84,7 +84,7 @@ func (s *Store) KeyByHash(ctx context.Context, hash driver.Hash) (driver.Key, er
 		return driver.Key{}, apierr.ErrNotFound
 	}
 	unused := copyOfKey(found.Key)
-	unused.LastUsedAt, unused.PreviousUsedAt = time.Time{}, time.Time{}
+	unused.LastUsedAt, unused.PreviousUsedAt, unused.Activity = time.Time{}, time.Time{}, ""
 	return unused, nil
 }
 
@@ -155,6 +155,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		return driver.Key{}, err
 	}
 	changed.ID, changed.Account, changed.CreatedAt, changed.CreatedBy, changed.LastUsedAt = k.ID, k.Account, k.CreatedAt, k.CreatedBy, k.LastUsedAt
+	changed.Activity = k.Activity
 	changed.PreviousUsedAt = k.usedBy(changed.Previous)
 	changed = copyOfKey(changed)
 	if s.hashInUse(&changed, k) {
@@ -198,14 +199,15 @@ func (s *Store) RecordKeyUse(ctx context.Context, uses []driver.KeyUse) error {
 	defer s.mu.Unlock()
 	for _, use := range uses {
 		if k := s.keys.find(use.Account, use.ID); k != nil {
-			k.use(use.Hash, stored(use.At))
+			k.use(use.Hash, stored(use.At), use.Activity)
 		}
 	}
 	return nil
 }
 
-// use records a use of the token with this hash.
-func (k *key) use(hash driver.Hash, at time.Time) {
+// use records a use of the token with this hash, and activity.
+func (k *key) use(hash driver.Hash, at time.Time, activity driver.KeyActivity) {
+	k.Activity = k.Activity.Add(activity, !at.Before(k.LastUsedAt))
 	k.LastUsedAt = later(k.LastUsedAt, at)
 	switch {
 	case hash == k.Hash:

@@ -13,7 +13,7 @@ import (
 
 var (
 	keyRow    = []string{"hash", "next", "account", "id", "name", "scopes", "created_at", "expires_at", "previous", "previous_expires_at", "fields"}
-	keyUseRow = []string{"account", "id", "hash", "at"}
+	keyUseRow = []string{"account", "id", "hash", "at", "activity"}
 )
 
 const (
@@ -64,11 +64,12 @@ func (i *importer) addKeys(ctx context.Context) error {
 			rows = append(rows, keyValues(&r.Key, r.Previous, r.Hash, driver.Hash{}, nil))
 		}
 		for _, use := range []struct {
-			hash []byte
-			at   time.Time
-		}{{[]byte{}, r.LastUsedAt}, {sum(r.Hash), r.UsedAt}, {sum(r.Previous), r.PreviousUsedAt}} {
-			if use.hash != nil && !use.at.IsZero() {
-				uses = append(uses, []any{r.Account, r.ID, use.hash, utc(use.at)})
+			hash     []byte
+			at       time.Time
+			activity driver.KeyActivity
+		}{{[]byte{}, r.LastUsedAt, r.Activity}, {sum(r.Hash), r.UsedAt, ""}, {sum(r.Previous), r.PreviousUsedAt, ""}} {
+			if use.hash != nil && (!use.at.IsZero() || use.activity != "") {
+				uses = append(uses, []any{r.Account, r.ID, use.hash, utc(use.at), []byte(use.activity)})
 			}
 		}
 	}

@@ -22,7 +22,8 @@ const keyColumns = `k.hash, k.next, k.account, k.id, k.name, k.scopes, k.created
 // keyUses are the columns that follow keyColumns if the uses of a key are requested.
 const keyUses = `,
 	(select u.at from storageapi.key_uses u where u.account = k.account and u.id = k.id and u.hash = ''),
-	(select u.at from storageapi.key_uses u where u.account = k.account and u.id = k.id and u.hash = k.previous)`
+	(select u.at from storageapi.key_uses u where u.account = k.account and u.id = k.id and u.hash = k.previous),
+	(select u.activity from storageapi.key_uses u where u.account = k.account and u.id = k.id and u.hash = '')`
 
 // keyByID selects the key $2 of the account $1, with its uses.
 const keyByID = `select ` + keyColumns + keyUses + ` from storageapi.keys k where k.account = $1 and k.id = $2 and k.next is null`
@@ -49,16 +50,17 @@ func (p *packedColumn) ScanBytes(packed []byte) error {
 // scanKey reads keyColumns, keyUses if uses is set, and the columns of more.
 func scanKey(row pgx.Row, uses bool, more ...any) (key driver.Key, err error) {
 	var names []string
-	var packed packedColumn
+	var packed, activity packedColumn
 	var next hashColumn
 	columns := []any{(*hashColumn)(&key.Hash), &next, &key.Account, &key.ID, &key.Name, &names, (*instant)(&key.CreatedAt), (*instant)(&key.ExpiresAt),
 		(*hashColumn)(&key.Previous), (*instant)(&key.PreviousExpiresAt), &packed}
 	if uses {
-		columns = append(columns, (*instant)(&key.LastUsedAt), (*instant)(&key.PreviousUsedAt))
+		columns = append(columns, (*instant)(&key.LastUsedAt), (*instant)(&key.PreviousUsedAt), &activity)
 	}
 	if err := row.Scan(append(columns, more...)...); err != nil {
 		return driver.Key{}, err
 	}
+	key.Activity = driver.KeyActivity(activity)
 	if key.Scopes, err = scopes.FromNames(names); err != nil {
 		return driver.Key{}, err
 	}
@@ -277,12 +279,57 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(dr
 
 var recordKeyUses = query("record_key_uses")
 
-// RecordKeyUse implements [driver.KeyStore]. It locks the keys against deletion, in a fixed order.
+const (
+	// activitiesOf selects the activity of the keys with the accounts $1 and the ids $2, which are
+	// parallel lists.
+	activitiesOf = `
+		select u.account, u.id, u.at, u.activity from unnest($1::text[], $2::text[]) as i (account, id)
+		cross join lateral (select * from storageapi.key_uses where account = i.account and id = i.id and hash = '' limit 1) u`
+
+	setActivities = `
+		update storageapi.key_uses u set activity = i.activity from unnest($1::text[], $2::text[], $3::bytea[]) as i (account, id, activity)
+		where u.account = i.account and u.id = i.id and u.hash = ''`
+)
+
+// RecordKeyUse implements [driver.KeyStore]. It locks the keys against deletion, and their uses, in
+// a fixed order.
 func (s *Store) RecordKeyUse(ctx context.Context, uses []driver.KeyUse) error {
-	return s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+	accounts, ids := column(uses, func(u driver.KeyUse) string { return u.Account }), column(uses, func(u driver.KeyUse) string { return u.ID })
+	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		var row struct {
+			owned
+			at       instant
+			activity packedColumn
+		}
+		known, changed := make(map[owned]driver.KeyUse), make(map[owned]bool)
 		batch := s.batch(indexed)
-		batch.Queue(s.sql(recordKeyUses), column(uses, func(u driver.KeyUse) string { return u.Account }), column(uses, func(u driver.KeyUse) string { return u.ID }),
+		batch.Queue(s.sql(recordKeyUses), accounts, ids,
 			column(uses, func(u driver.KeyUse) []byte { return u.Hash.Sum[:] }), column(uses, func(u driver.KeyUse) time.Time { return utc(u.At) }))
-		return conn.SendBatch(ctx, batch).Close()
+		batch.Queue(s.sql(activitiesOf), accounts, ids).Query(eachRow(func() error {
+			known[row.owned] = driver.KeyUse{At: time.Time(row.at), Activity: driver.KeyActivity(row.activity)}
+			return nil
+		}, &row.account, &row.id, &row.at, &row.activity))
+		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+			return err
+		}
+		for _, use := range uses {
+			name := owned{use.Account, use.ID}
+			if key, exists := known[name]; exists && use.Activity != "" {
+				before := key.Activity
+				key.Activity = before.Add(use.Activity, !utc(use.At).Before(key.At))
+				known[name], changed[name] = key, changed[name] || key.Activity != before
+			}
+		}
+		accounts, ids, activities := []string(nil), []string(nil), [][]byte(nil)
+		for name := range changed {
+			if changed[name] {
+				accounts, ids, activities = append(accounts, name.account), append(ids, name.id), append(activities, []byte(known[name].Activity))
+			}
+		}
+		if len(ids) == 0 {
+			return nil
+		}
+		_, err := tx.Exec(ctx, s.sql(setActivities), accounts, ids, activities)
+		return err
 	})
 }

@@ -2,11 +2,14 @@ package storetest
 
 import (
 	"errors"
+	"net/netip"
 	"strconv"
 	"time"
 
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -75,6 +78,48 @@ func recordKeyUse(run runner) {
 		want(9*time.Second, 9*time.Second)
 		t.updateKey("key", func(key *driver.Key) { key.Previous = driver.Hash{} })
 		wantSame(t, "PreviousUsedAt without Previous", t.key("acct", "key").PreviousUsedAt, time.Time{})
+	})
+
+	run("keeps activity", func(t *tester) {
+		key := rotatedKey("acct", "key")
+		t.createKeys(key, newKey("acct", "other"))
+		from := func(address string) driver.KeyActivity {
+			return driver.ActivityFrom(netip.MustParseAddr(address), some)
+		}
+		scope := driver.ActivityOf(key.Scopes, scopes.Of(scopes.FilesRead), some)
+		refusal := driver.ActivityRefused(auth.RefusedRequest{At: some, Outcome: "expired", Route: "GET /"})
+		by := func(hash driver.Hash, after time.Duration, activity driver.KeyActivity) driver.KeyUse {
+			return driver.KeyUse{Account: "acct", ID: "key", Hash: hash, At: some.Add(after), Activity: activity}
+		}
+		want := func(activity driver.KeyActivity) {
+			t.Helper()
+			got := t.key("acct", "key")
+			wantSame(t, "Activity", got.Activity, activity)
+			list, err := t.store.ListKeys(t.Context(), "acct", driver.ListQuery{Limit: 2})
+			t.must(err)
+			wantSame(t, "ListKeys", list, []driver.Key{t.key("acct", "other"), got})
+		}
+		record(t, driver.KeyUse{Account: "acct", ID: "key", Activity: refusal}) // before any use
+		want(refusal)
+		wantSame(t, "LastUsedAt of an unused key", t.key("acct", "key").LastUsedAt, time.Time{})
+		record(t, by(key.Hash, 2*time.Second, from("192.0.2.1")), driver.KeyUse{Account: "acct", ID: "key", Activity: scope}, use("other", 0))
+		record(t, by(key.Previous, time.Second, from("2001:db8::1"))) // by another node, earlier
+		all := refusal.Add(scope, true).Add(from("192.0.2.1"), true).Add(from("2001:db8::1"), false)
+		want(all)
+		record(t, by(key.Hash, 2*time.Second, from("192.0.2.1")), driver.KeyUse{Account: "acct", ID: "key", Activity: refusal}) // again
+		want(all)
+		found, err := t.store.KeyByHash(t.Context(), key.Hash)
+		t.must(err)
+		wantSame(t, "Activity from KeyByHash", found.Activity, "")
+		t.updateKey("key", func(key *driver.Key) { key.Previous, key.Hash, key.Activity = key.Hash, hashOf("next"), refusal })
+		want(all)
+		record(t, by(hashOf("next"), 3*time.Second, from("2001:db8::1")))
+		want(all.Add(from("2001:db8::1"), true))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil, audit.Entry{}))
+		record(t, driver.KeyUse{Account: "acct", ID: "key", Activity: refusal})
+		key.Activity = all // which CreateKey ignores
+		t.createKeys(key)
+		want("")
 	})
 
 	run("skips keys that do not exist", func(t *tester) {

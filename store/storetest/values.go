@@ -77,6 +77,7 @@ func rotatedKey(account, id string) driver.Key {
 	key.Previous = hashOf(account, id, "previous")
 	key.PreviousHint = "before_…" + hintOf(id)
 	key.PreviousExpiresAt = some.Add(1234 * time.Millisecond)
+	key.AllowedNetworks, key.RateLimit = "192.0.2.0/24 2001:db8::/32", 60
 	return key
 }
 

@@ -49,7 +49,7 @@ var tables = []table{
 	{bucket: schema.Keys, key: exactly(len(driver.Hash{}.Sum), "a hash"), check: (*verifier).key, count: countKey},
 	{bucket: schema.Accounts, key: accountRow, check: (*verifier).account},
 	{bucket: schema.KeyUses, check: func(_ *verifier, k, value []byte) ([]ref, string) {
-		return []ref{{schema.Accounts, k, nil, "no such key"}}, unless(record.ValidUses(value), fmt.Sprintf("has %d bytes, want 8 or 24", len(value)))
+		return []ref{{schema.Accounts, k, nil, "no such key"}}, unless(record.ValidUses(value), cannotBeRead)
 	}},
 	{bucket: schema.Expiry, key: atLeast(9, "a time, an account and an ID"), owner: func(v *verifier, k, _ []byte) (bucket, key []byte) {
 		account, id, _ := bytes.Cut(k[8:], []byte{0})

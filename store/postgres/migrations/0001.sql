@@ -34,10 +34,11 @@ create index keys_expiring on storageapi.keys (expires_at, account, id) where ne
 
 -- Apart from the keys, which must not churn. An empty hash stands for the key itself.
 create table storageapi.key_uses (
-	account text collate "C" not null,
-	id      text collate "C" not null,
-	hash    bytea not null,
-	at      timestamptz not null,
+	account  text collate "C" not null,
+	id       text collate "C" not null,
+	hash     bytea not null,
+	at       timestamptz not null,
+	activity bytea not null default '', -- of the key itself
 	primary key (account, id, hash)
 ) with (fillfactor = 50);
 

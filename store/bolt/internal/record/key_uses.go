@@ -8,8 +8,11 @@ import (
 )
 
 // Uses holds the times of a key's last uses: with any token, with the token of its Hash, and with
-// the token of its Previous.
-type Uses struct{ Any, Current, Previous time.Time }
+// the token of its Previous. It also holds the key's activity.
+type Uses struct {
+	Any, Current, Previous time.Time
+	Activity               driver.KeyActivity
+}
 
 // By returns the time when the token with this hash was last used, or the zero time if the token
 // does not belong to the key.
@@ -23,8 +26,9 @@ func (u *Uses) By(key *driver.Key, hash driver.Hash) time.Time {
 	return time.Time{}
 }
 
-// Add records a use of the token with this hash.
-func (u *Uses) Add(key *driver.Key, hash driver.Hash, at time.Time) {
+// Add records a use of the token with this hash, and activity.
+func (u *Uses) Add(key *driver.Key, hash driver.Hash, at time.Time, activity driver.KeyActivity) {
+	u.Activity = u.Activity.Add(activity, !at.Before(u.Any))
 	u.Any = later(u.Any, at)
 	switch {
 	case hash == key.Hash:
@@ -41,28 +45,46 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Encode returns the record. Few keys are ever rotated, so a record with uses of only the current
-// token stores one time.
+const (
+	usesOfAny = 8 // length of a record without other times and activity
+	usesOfAll = 3*8 + 1
+)
+
+// Encode returns the record: the time of the last use, and then, unless the key has no other times
+// and no activity, the number of other times in a byte, these times, and the activity. Few keys are
+// ever rotated, so most records have no other times.
 func (u *Uses) Encode() []byte {
-	value := binary.BigEndian.AppendUint64(make([]byte, 0, 24), fixedTime(u.Any))
-	if u.Current.Equal(u.Any) && u.Previous.IsZero() {
-		return value
+	value := binary.BigEndian.AppendUint64(make([]byte, 0, usesOfAll+len(u.Activity)), fixedTime(u.Any))
+	switch {
+	case !u.Current.Equal(u.Any) || !u.Previous.IsZero():
+		value = binary.BigEndian.AppendUint64(append(value, 2), fixedTime(u.Current))
+		value = binary.BigEndian.AppendUint64(value, fixedTime(u.Previous))
+	case u.Activity != "":
+		value = append(value, 0)
 	}
-	value = binary.BigEndian.AppendUint64(value, fixedTime(u.Current))
-	return binary.BigEndian.AppendUint64(value, fixedTime(u.Previous))
+	return append(value, u.Activity...)
 }
 
-// DecodeUses decodes Uses, or returns zero Uses if the record has an invalid length.
+// DecodeUses decodes Uses, or returns zero Uses if the record is not valid.
 func DecodeUses(value []byte) (u Uses) {
 	if !ValidUses(value) {
 		return u
 	}
 	u.Any = timeOf(binary.BigEndian.Uint64(value))
-	if u.Current = u.Any; len(value) > 8 {
-		u.Current, u.Previous = timeOf(binary.BigEndian.Uint64(value[8:])), timeOf(binary.BigEndian.Uint64(value[16:]))
+	u.Current = u.Any
+	if len(value) == usesOfAny {
+		return u
 	}
+	rest := value[usesOfAny+1:]
+	if value[usesOfAny] == 2 {
+		u.Current, u.Previous = timeOf(binary.BigEndian.Uint64(rest)), timeOf(binary.BigEndian.Uint64(rest[8:]))
+		rest = rest[16:]
+	}
+	u.Activity = driver.KeyActivity(rest)
 	return u
 }
 
-// ValidUses reports whether a value has the length of a record of Uses.
-func ValidUses(value []byte) bool { return len(value) == 8 || len(value) == 24 }
+// ValidUses reports whether a value has the form of a record of Uses.
+func ValidUses(value []byte) bool {
+	return len(value) == usesOfAny || len(value) > usesOfAny && (value[usesOfAny] == 0 || value[usesOfAny] == 2 && len(value) >= usesOfAll)
+}

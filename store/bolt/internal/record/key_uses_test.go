@@ -16,9 +16,12 @@ func TestUses_EncodeThenDecode_RoundTrips(t *testing.T) {
 	}{
 		{Uses{}, 8},
 		{Uses{Any: first, Current: first}, 8},
-		{Uses{Any: second, Current: first}, 24}, // used with a token that no longer belongs to the key
-		{Uses{Any: second, Current: second, Previous: first}, 24},
-		{Uses{Any: second, Previous: second}, 24},
+		{Uses{Any: first, Current: first, Activity: "a"}, 10},
+		{Uses{Any: second, Current: second, Previous: first, Activity: "a"}, 26},
+		{Uses{Activity: "a"}, 10},               // never used
+		{Uses{Any: second, Current: first}, 25}, // used with a token that no longer belongs to the key
+		{Uses{Any: second, Current: second, Previous: first}, 25},
+		{Uses{Any: second, Previous: second}, 25},
 	} {
 		value := test.uses.Encode()
 		if got := DecodeUses(value); len(value) != test.size || !cmp.Equal(got, test.uses) {

@@ -74,8 +74,8 @@ func TestRecords_EveryFieldSet_RoundTrips(t *testing.T) {
 		}
 	}
 	key := filled[driver.Key]()
-	key.LastUsedAt, key.PreviousUsedAt = time.Time{}, time.Time{} // not in the record
-	key.CreatedBy.Name, key.CreatedBy.Hint = "", ""               // not in the record
+	key.LastUsedAt, key.PreviousUsedAt, key.Activity = time.Time{}, time.Time{}, "" // not in the record
+	key.CreatedBy.Name, key.CreatedBy.Hint = "", ""                                 // not in the record
 	var gotKey driver.Key
 	err := DecodeKey(&gotKey, key.Hash.Sum[:], EncodeKey(&key))
 	check("key", gotKey, key, err)

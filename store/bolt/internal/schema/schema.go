@@ -22,7 +22,7 @@ var (
 	Meta = []byte("meta") // "format" → Version
 
 	Keys    = []byte("keys")          // hash → key record, or an alias for a previous hash
-	KeyUses = []byte("key_uses")      // as in Accounts → times
+	KeyUses = []byte("key_uses")      // as in Accounts → times, activity
 	Expiry  = []byte("keys_expiring") // expiry, account, 0, id → nothing
 
 	Accounts = []byte("accounts") // prefixed account, kind, id → hash of the key, number of the last audit entry; see record.AccountRow
