@@ -41,6 +41,12 @@ func (s *KeyService) changeAuditEntry(ctx context.Context, before, after *Key) a
 	}
 	n := s.entry(ctx, audit.KeyChanged, before)
 	n.Changed = changed
+	if i := slices.Index(changed, "disabled"); i >= 0 {
+		changed[i], n.Turned = "enabled", "on"
+		if after.Disabled {
+			n.Turned = "off"
+		}
+	}
 	return n
 }
 
@@ -57,28 +63,47 @@ const day = 24 * time.Hour
 // some entries may be stored; call it again.
 func (s *KeyService) AddExpiring(ctx context.Context, add func(context.Context, []audit.Entry) (int, error)) error {
 	now := s.now()
+	to := now.Add(slices.Max(ExpiryLeads()) + time.Millisecond)
 	var batch []audit.Entry
-	for key, err := range s.AllExpiring(ctx, now, now.Add(slices.Max(ExpiryLeads())+time.Millisecond)) {
+	flush := func() error {
+		if len(batch) == 0 {
+			return nil
+		}
+		if _, err := add(ctx, batch); err != nil {
+			return fmt.Errorf("add audit entries for expiring API keys: %w", err)
+		}
+		batch = batch[:0]
+		return nil
+	}
+	announce := func(key *Key, reason string) error {
+		n := s.expiring(key, now)
+		if n.IsZero() {
+			return nil
+		}
+		n.Reason = reason
+		if batch = append(batch, n); len(batch) < pageSize {
+			return nil
+		}
+		return flush()
+	}
+	overlong, err := s.overlong(ctx, now, to)
+	if err != nil {
+		return err
+	}
+	for i := range overlong {
+		if err := announce(&overlong[i], audit.ReasonLifetime); err != nil {
+			return err
+		}
+	}
+	for key, err := range s.listedExpiring(ctx, now, to) {
 		if err != nil {
 			return err
 		}
-		if n := s.expiring(&key, now); !n.IsZero() {
-			batch = append(batch, n)
-		}
-		if len(batch) == pageSize {
-			if _, err := add(ctx, batch); err != nil {
-				return fmt.Errorf("add audit entries for expiring API keys: %w", err)
-			}
-			batch = batch[:0]
+		if err := announce(&key, ""); err != nil {
+			return err
 		}
 	}
-	if len(batch) == 0 {
-		return nil
-	}
-	if _, err := add(ctx, batch); err != nil {
-		return fmt.Errorf("add audit entries for expiring API keys: %w", err)
-	}
-	return nil
+	return flush()
 }
 
 // expiring returns the audit entry for a key that expires soon, or else the zero Entry.

@@ -21,6 +21,15 @@ import (
 // Condition again with the new state.
 type Condition func(before, after Key) error
 
+// Extends reports whether a change of a key lets it be used for longer: because the change enables
+// the key, or because the key then expires later or never. A caller may make such a change only if
+// it could create the key as it is after the change. A deletion extends nothing.
+func Extends(before, after Key) bool {
+	never := after.ExpiresAt.IsZero()
+	later := !before.ExpiresAt.IsZero() && (never || after.ExpiresAt.After(before.ExpiresAt))
+	return after.ID != "" && (later || before.Disabled && !after.Disabled)
+}
+
 func (c Condition) ask(before, after Key) error {
 	if c == nil {
 		return nil
@@ -32,7 +41,7 @@ func (c Condition) ask(before, after Key) error {
 var errChanged = errors.New("the API key was changed concurrently")
 
 // change applies a change to a key if the condition allows it, and returns the changed key.
-func (s *KeyService) change(ctx context.Context, account, keyID string, condition Condition, apply func(*Key)) (Key, error) {
+func (s *KeyService) change(ctx context.Context, account, keyID string, condition Condition, apply func(*Key) error) (Key, error) {
 	before := s.uses.unwritten()
 	var stored audit.Entry
 	for {
@@ -47,7 +56,9 @@ func (s *KeyService) change(ctx context.Context, account, keyID string, conditio
 				}
 			}
 			old := *key
-			apply(key)
+			if err := apply(key); err != nil {
+				return err
+			}
 			stored = s.changeAuditEntry(ctx, &old, key)
 			*entry = stored
 			return nil
@@ -68,7 +79,7 @@ func (s *KeyService) change(ctx context.Context, account, keyID string, conditio
 // condition's error. It runs before the store's transaction, where a slow condition would block
 // other writers. If check is not nil, the transaction must call it: check returns errChanged if the
 // key has changed since.
-func (s *KeyService) ask(ctx context.Context, account, keyID string, condition Condition, apply func(*Key)) (check func(Key) error, err error) {
+func (s *KeyService) ask(ctx context.Context, account, keyID string, condition Condition, apply func(*Key) error) (check func(Key) error, err error) {
 	if !input.ID(keyID) {
 		return nil, apierr.ErrNotFound
 	}
@@ -80,11 +91,15 @@ func (s *KeyService) ask(ctx context.Context, account, keyID string, condition C
 		return nil, err
 	}
 	asked := found
-	asked.Scopes = s.scopes.Resolve(found.Scopes) // conditions check these scopes
+	asked.Scopes = s.scopes.Resolve(found.Scopes) // conditions check these scopes, and this expiry
+	asked.ExpiresAt = s.lifetime.expiry(&found)
 	after := asked
-	apply(&after)
+	invalid := apply(&after)
 	if err := condition(asked, after); err != nil {
-		return nil, err
+		return nil, err // before invalid, which reveals something about the key
+	}
+	if invalid != nil {
+		return nil, invalid
 	}
 	return func(key Key) error {
 		if !fields.Equal((*listed.Key)(&key), (*listed.Key)(&found), fields.Conditioned) {

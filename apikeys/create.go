@@ -31,7 +31,7 @@ type CreateParams struct {
 	Resources []string
 
 	// ExpiresAt is when the key expires, to the millisecond. It must be in the future
-	// and before the year 10000 in UTC. Zero means never.
+	// and before the year 10000 in UTC. Zero means never, or as late as [Config.MaxLifetime] allows.
 	ExpiresAt time.Time
 
 	// AllowedNetworks are the networks from which the key can be used: at most 32, in CIDR notation,
@@ -44,6 +44,11 @@ type CreateParams struct {
 	// process counts separately, and admits up to a minute's requests at once. The
 	// [auth.RateLimit] still applies, so the lower limit counts. 0 means no limit of the key's own.
 	RateLimit uint64
+
+	// Labels are for the host and the key's owners, who find keys by them; they never affect a
+	// decision. At most 16 labels with names of 1 to 64 characters, values of up to 256, and 4 KiB in
+	// all, without control characters.
+	Labels map[string]string
 
 	// IdempotencyKey makes it safe to repeat Create for 24 hours. It is 1 to 128 visible ASCII
 	// characters and unique to this creation within the account. If empty, each call creates a key.
@@ -102,14 +107,19 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 		CreatedBy: creator(ctx, params.By),
 		Hash:      token.Hash(),
 		Hint:      token.Hint(),
+		Labels:    driver.LabelsOf(params.Labels),
 
 		AllowedNetworks: networks,
 		RateLimit:       params.RateLimit,
 	}
+	fingerprint := fields.Sum((*listed.Key)(&key), fields.Created)
+	if s.lifetime.max > 0 && key.ExpiresAt.IsZero() {
+		key.ExpiresAt = now.Add(s.lifetime.max)
+	}
 	if err := params.If.ask(Key{}, key); err != nil {
 		return Key{}, Token{}, fmt.Errorf("create API key: %w", err)
 	}
-	fingerprint, limit := fields.Sum((*listed.Key)(&key), fields.Created), apierr.LimitError{Resource: "API keys", Limit: s.maxCount, Limited: params.By.Limited}
+	limit := apierr.LimitError{Resource: "API keys", Limit: s.maxCount, Limited: params.By.Limited}
 	if limit.Limited {
 		limit.Limit = input.LimitedCount(s.maxCount)
 	}
@@ -210,6 +220,13 @@ func (s *KeyService) validate(p *CreateParams, now time.Time) (wrong []*apierr.V
 	if p.RateLimit > maxRateLimit {
 		refuse(input.Invalid("rateLimit", fmt.Sprintf("must be at most %d requests per minute", maxRateLimit)))
 	}
+	refuse(s.lifetime.check(p.ExpiresAt, now))
+	labels := make(map[string]*string)
+	for name, value := range p.Labels {
+		labels[name] = &value
+	}
+	_, err := mergeLabels("", labels)
+	refuse(err)
 	if reason := input.IdempotencyKey(p.IdempotencyKey); reason != "" {
 		refuse(input.Invalid("Idempotency-Key", reason))
 	}

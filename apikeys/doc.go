@@ -18,7 +18,8 @@
 //
 // [KeyService.Rotate] gives a key a new token. The previous token stays valid for a grace period
 // and has its own last-used time, which shows the owner when programs have stopped using it.
-// [KeyService.Update] renames a key, [KeyService.Delete] removes it.
+// [KeyService.Update] changes a key's name, labels and expiry, and disables or enables it.
+// [KeyService.Delete] removes it.
 //
 // The parameters of these methods and of Create have a field If, a [Condition]. Use it to check the
 // caller's authority and for compare-and-swap.

@@ -137,6 +137,14 @@ func rotate(tb testing.TB, s *apikeys.KeyService, id string, grace time.Duration
 	return key, token
 }
 
+// turn enables or disables a key.
+func turn(tb testing.TB, s *apikeys.KeyService, id string, on bool) {
+	tb.Helper()
+	if _, err := s.Update(tb.Context(), account, id, apikeys.UpdateParams{Enabled: &on}); err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // accepted fails the test unless the token is valid, and returns its principal.
 func accepted(tb testing.TB, s *apikeys.KeyService, token string) auth.Principal {
 	tb.Helper()

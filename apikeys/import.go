@@ -41,7 +41,8 @@ type ImportedKey struct {
 
 	Resources []string // as in CreateParams
 
-	// ExpiresAt is when the key expires, in the future; zero means never.
+	// ExpiresAt is when the key expires, in the future; zero means never. [Config.MaxLifetime] also
+	// ends imported keys, but does not limit this field.
 	ExpiresAt time.Time
 
 	// CreatedAt is when the key was created. If zero, the time is unknown: the key then shows the
@@ -96,7 +97,7 @@ func (s *KeyService) importKey(ctx context.Context, account string, imported *Im
 		return ImportResult{Err: err}
 	}
 	entry := s.entry(ctx, audit.KeyImported, &key)
-	entry.Until = key.ExpiresAt
+	entry.Until = s.lifetime.expiry(&key)
 	err = s.store.CreateKey(ctx, key, driver.CreateOptions{AuditEntry: entry})
 	if !errors.Is(err, apierr.ErrExists) {
 		if err != nil {
@@ -132,9 +133,11 @@ func (s *KeyService) imported(account string, k *ImportedKey) (Key, error) {
 	if err != nil {
 		return Key{}, err
 	}
-	params := CreateParams{Name: k.Name, Scopes: k.Scopes, Resources: k.Resources, ExpiresAt: k.ExpiresAt}
-	if wrong := s.Validate(params); len(wrong) > 0 {
+	if wrong := s.Validate(CreateParams{Name: k.Name, Scopes: k.Scopes, Resources: k.Resources}); len(wrong) > 0 {
 		return Key{}, wrong[0]
+	}
+	if err := checkExpiry(k.ExpiresAt, now); err != nil {
+		return Key{}, err
 	}
 	resources, _ := auth.ParseResources(k.Resources)
 	created := k.CreatedAt.UTC().Truncate(time.Millisecond)

@@ -133,7 +133,7 @@ func (s *KeyService) All(ctx context.Context, account string, query KeyQuery) it
 // AllExpiring returns an iterator over the keys of all accounts that expire at or after from and
 // before to, earliest first. A zero from means the current time; an earlier from includes expired
 // keys. The iterator ignores when the previous value of a rotated key expires. It stops after the
-// first error.
+// first error. With [Config.MaxLifetime], it reads all keys of all accounts.
 //
 // AllExpiring is meant for the host's operators. Its result covers all accounts, so do not show it
 // to an account.
@@ -142,6 +142,33 @@ func (s *KeyService) AllExpiring(ctx context.Context, from, to time.Time) iter.S
 		if from.IsZero() {
 			from = s.now()
 		}
+		overlong, err := s.overlong(ctx, from, to)
+		if err != nil {
+			yield(Key{}, err)
+			return
+		}
+		for key, err := range s.listedExpiring(ctx, from, to) {
+			for err == nil && len(overlong) > 0 && compareExpiry(&overlong[0], &key) < 0 {
+				if !yield(overlong[0], nil) {
+					return
+				}
+				overlong = overlong[1:]
+			}
+			if !yield(key, err) {
+				return
+			}
+		}
+		for _, key := range overlong {
+			if !yield(key, nil) {
+				return
+			}
+		}
+	}
+}
+
+// listedExpiring is like AllExpiring, but omits the keys that overlong returns.
+func (s *KeyService) listedExpiring(ctx context.Context, from, to time.Time) iter.Seq2[Key, error] {
+	return func(yield func(Key, error) bool) {
 		query := driver.ExpiryQuery{After: driver.Expiry{At: from}, Before: to, Limit: pageSize}
 		for {
 			before := s.uses.unwritten()
@@ -151,7 +178,7 @@ func (s *KeyService) AllExpiring(ctx context.Context, from, to time.Time) iter.S
 				return
 			}
 			for i := range list {
-				if !yield(s.shown(list[i], before), nil) {
+				if !s.lifetime.ends(&list[i]) && !yield(s.shown(list[i], before), nil) {
 					return
 				}
 			}

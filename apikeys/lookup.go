@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -24,7 +25,7 @@ type Value struct {
 
 // Lookup returns the key that a value belongs to, in any account. It helps people who have found a
 // value to identify its owner. Lookup is neither an authentication nor a use of the key, and it
-// also finds expired values. It returns [apierr.ErrNotFound] if the value is malformed or no key
+// also finds values that are expired or disabled. It returns [apierr.ErrNotFound] if the value is malformed or no key
 // has it, for example because its key was deleted or rotated again.
 //
 // Lookup searches all accounts, so show its result only to the host's operators or to a person who
@@ -59,11 +60,11 @@ func (s *KeyService) lookUp(ctx context.Context, hash driver.Hash) (Value, error
 	if err != nil {
 		return Value{}, err
 	}
-	expiresAt, ok := expiryOf(&key, hash)
-	if !ok {
+	expiresAt, outcome := s.usable(&key, hash, s.now())
+	if outcome == observe.Unknown {
 		return Value{}, apierr.ErrNotFound
 	}
-	value := Value{Hint: key.Hint, Replaced: hash != key.Hash, ExpiresAt: expiresAt, Live: expiresAt.IsZero() || s.now().Before(expiresAt)}
+	value := Value{Hint: key.Hint, Replaced: hash != key.Hash, ExpiresAt: expiresAt, Live: outcome == observe.OK}
 	if value.Replaced {
 		value.Hint = key.PreviousHint
 	}

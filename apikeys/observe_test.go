@@ -51,6 +51,9 @@ func TestVerify_Refused_ReportsReason(t *testing.T) {
 	clock.Add(time.Hour)
 	check("expired", newMortal.Reveal(), of(observe.Expired, mortal))
 	check("replaced and expired", mortalToken.Reveal(), of(observe.Expired, mortal))
+	paused, pausedToken := create(t, s, time.Time{})
+	turn(t, s, paused.ID, false)
+	check("disabled", pausedToken.Reveal(), of(observe.Disabled, paused))
 
 	_, err := s.Recheck(t.Context(), auth.Principal{Account: account, KeyID: mortal.ID}, newMortal.Reveal())
 	var got *auth.Refusal

@@ -33,7 +33,7 @@ func (s *KeyService) RevokeValue(ctx context.Context, token string) (Value, erro
 			return errChanged
 		}
 		if value.Replaced {
-			_, err = s.change(ctx, value.Key.Account, value.Key.ID, same, dropPrevious)
+			_, err = s.change(ctx, value.Key.Account, value.Key.ID, same, func(key *Key) error { dropPrevious(key); return nil })
 		} else {
 			err = s.Delete(ctx, value.Key.Account, value.Key.ID, DeleteParams{If: same})
 		}

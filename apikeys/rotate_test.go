@@ -20,7 +20,7 @@ func TestRotate_KeepsKeyAndChangesToken(t *testing.T) {
 
 	want := before
 	want.Hash, want.Previous, want.PreviousExpiresAt = young.Hash(), old.Hash(), noon.Add(11*time.Minute)
-	want.Hint, want.PreviousHint = young.Hint(), old.Hint()
+	want.Hint, want.PreviousHint, want.RotatedAt = young.Hint(), old.Hint(), noon.Add(time.Minute)
 	if diff := cmp.Diff(want, after, byValue); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -30,6 +30,20 @@ type Config struct {
 	// resources can create keys only while the account has fewer than half of the maximum.
 	MaxPerAccount int
 
+	// MaxLifetime is how long a value of a key is valid at most, counted from its issue: from the
+	// key's creation, or from its last rotation. A key cannot be created with a later expiry, and one
+	// without an expiry gets this one. Older values are refused like expired ones, even if their key
+	// has a later expiry or none. A rotation does not change the expiry, but it can then be extended.
+	// Since all keys expire, all are limited as described for MaxPerAccount. Set the same value on
+	// all nodes. Example: 90 * 24 * time.Hour. Default: no limit.
+	MaxLifetime time.Duration
+
+	// MaxLifetimeFrom is the time before which no existing key ends because of MaxLifetime. Set it to
+	// a fixed time, at least 14 days after you introduce or shorten MaxLifetime: until then,
+	// [KeyService.AllExpiring] lists the keys that are about to end, and the audit log announces it.
+	// Default: at once.
+	MaxLifetimeFrom time.Time
+
 	// Legacy describes the formats of imported keys' values, at most 4 kinds; see
 	// [KeyService.Import]. Default: none.
 	Legacy []Legacy
@@ -55,6 +69,7 @@ type KeyService struct {
 	store    driver.KeyStore
 	prefix   string
 	maxCount int // maximum keys per account; negative means no limit
+	lifetime lifetime
 	scopes   *scopes.Vocabulary
 	legacy   []legacy
 	now      func() time.Time
@@ -89,6 +104,10 @@ func New(store driver.KeyStore, config Config, options ...driver.Option) (*KeySe
 	if err := checkPrefix(config.Prefix); err != nil {
 		return nil, fmt.Errorf("apikeys: %w", err)
 	}
+	lifetime, err := newLifetime(store, &config)
+	if err != nil {
+		return nil, fmt.Errorf("apikeys: %w", err)
+	}
 	legacies, err := newLegacies(config.Legacy)
 	if err != nil {
 		return nil, fmt.Errorf("apikeys: %w", err)
@@ -98,6 +117,7 @@ func New(store driver.KeyStore, config Config, options ...driver.Option) (*KeySe
 		legacy:   legacies,
 		prefix:   config.Prefix,
 		maxCount: config.MaxPerAccount,
+		lifetime: lifetime,
 		scopes:   shared.Scopes,
 		now:      config.Now,
 		notify:   shared.Notify,
@@ -135,9 +155,10 @@ func (s *KeyService) WriteError() error {
 func (s *KeyService) WriteUses(ctx context.Context) error { return s.uses.write(ctx) }
 
 // Verify returns the principal of token, or an [*auth.Refusal], which wraps
-// [auth.ErrUnauthorized], if the token is malformed, unknown, deleted or expired. It reads the
-// store for every well-formed token, so every change of a key takes effect at once. Verify
-// writes nothing.
+// [auth.ErrUnauthorized], if the token is malformed, unknown, deleted or expired, or its key is
+// disabled. It reads the store for every well-formed token, so every change of a key takes effect at
+// once. Verify writes nothing.
+//
 // The principal expires when the token does. If the token is the previous one of a rotated key, it
 // expires at the end of the grace period. Keys with AllowedNetworks are refused, because Verify does
 // not know the client's address: see [KeyService.VerifyFrom].
@@ -197,7 +218,7 @@ func (s *KeyService) Recheck(ctx context.Context, p auth.Principal, token string
 		return auth.Principal{}, fmt.Errorf("verify API key: %w", err)
 	}
 	for _, hash := range hashes {
-		if _, ok := expiryOf(&key, hash); ok {
+		if hash == key.Hash || hash == key.Previous {
 			return s.principal(&key, hash, s.now())
 		}
 	}
@@ -227,18 +248,15 @@ func (s *KeyService) Watch(ctx context.Context, changed func(account, keyID stri
 }
 
 // principal returns the principal for the value of k that has the given hash. It returns an
-// [*auth.Refusal] if the key has no such value or the value has expired.
+// [*auth.Refusal] if the value is not usable now.
 func (s *KeyService) principal(k *Key, hash driver.Hash, now time.Time) (auth.Principal, error) {
-	expiresAt, ok := expiryOf(k, hash)
-	if !ok {
+	expiresAt, outcome := s.usable(k, hash, now)
+	switch outcome {
+	case observe.OK:
+	case observe.Unknown:
 		return auth.Principal{}, unknown
-	}
-	if dead := func(at time.Time) bool { return !at.IsZero() && !now.Before(at) }; dead(expiresAt) {
-		refusal := &auth.Refusal{Outcome: observe.Expired, Account: k.Account, KeyID: k.ID}
-		if !dead(k.ExpiresAt) {
-			refusal.Outcome = observe.Replaced
-		}
-		return auth.Principal{}, refusal
+	default:
+		return auth.Principal{}, &auth.Refusal{Outcome: outcome, Account: k.Account, KeyID: k.ID}
 	}
 	p := auth.Principal{
 		Account: k.Account, KeyID: k.ID, Scopes: s.scopes.Resolve(k.Scopes), ExpiresAt: expiresAt, Replaced: hash != k.Hash,
@@ -264,10 +282,12 @@ func (s *KeyService) Get(ctx context.Context, account, keyID string) (Key, error
 }
 
 // shown returns a key as callers see it. It adds the uses in before, which were pending when the
-// key was read, moves undeclared scopes to [scopes.Set.Unknown], and omits an expired previous
-// token.
+// key was read, applies [Config.MaxLifetime] to the expiry, moves undeclared scopes to
+// [scopes.Set.Unknown], and omits an expired previous token.
 func (s *KeyService) shown(key Key, before unwritten) Key {
 	s.uses.overlay(&key, before)
+	key.ExpiresAt = s.lifetime.expiry(&key)
+	limitPrevious(&key)
 	key.Scopes = s.scopes.Resolve(key.Scopes)
 	if !s.now().Before(key.PreviousExpiresAt) {
 		dropPrevious(&key)
@@ -275,14 +295,27 @@ func (s *KeyService) shown(key Key, before unwritten) Key {
 	return key
 }
 
-// expiryOf returns when the key's token with the given hash expires; zero means never. It returns
-// false if the key has no such token.
-func expiryOf(k *Key, hash driver.Hash) (time.Time, bool) {
+// usable decides whether the value of k with the given hash is valid now. The outcome is OK, or the
+// reason to refuse the value: Unknown if it is not a value of k, Expired, Replaced or Disabled.
+// expiresAt is when the value expires; zero means never.
+func (s *KeyService) usable(k *Key, hash driver.Hash, now time.Time) (expiresAt time.Time, outcome observe.Outcome) {
+	expiry := s.lifetime.expiry(k)
 	switch hash {
 	case k.Hash:
-		return k.ExpiresAt, true
+		expiresAt = expiry
 	case k.Previous:
-		return k.PreviousExpiresAt, true
+		expiresAt = earlier(k.PreviousExpiresAt, expiry)
+	default:
+		return time.Time{}, observe.Unknown
 	}
-	return time.Time{}, false
+	ended := func(at time.Time) bool { return !at.IsZero() && !now.Before(at) }
+	switch {
+	case ended(expiry):
+		return expiresAt, observe.Expired
+	case ended(expiresAt):
+		return expiresAt, observe.Replaced
+	case k.Disabled:
+		return expiresAt, observe.Disabled
+	}
+	return expiresAt, observe.OK
 }

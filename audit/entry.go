@@ -20,8 +20,8 @@ type Entry struct {
 	// webhook's balanceThreshold is "threshold". Only KeyChanged and WebhookChanged have it.
 	Changed []string
 
-	// Turned is "on" or "off" for a WebhookChanged entry whose Changed contains "active"; else
-	// empty.
+	// Turned is "on" or "off" for a WebhookChanged entry whose Changed contains "active" and for a
+	// KeyChanged entry whose Changed contains "enabled"; else empty.
 	Turned string
 
 	// RequestID and ClientAddress identify the request that caused the change, up to 64 visible
@@ -33,7 +33,8 @@ type Entry struct {
 	// Object is the event ID of a DeliveryRedelivered, or the recovery ID of a RecoveryStarted.
 	Object string
 
-	// Reason is why the webhook of a WebhookOff was disabled: "gone" or "failing".
+	// Reason is why the webhook of a WebhookOff was disabled: "gone" or "failing". For a KeyExpiring it
+	// is [ReasonLifetime] if the key expires only because of apikeys.Config.MaxLifetime.
 	Reason string
 
 	// Since is the start of a failure: of the webhook for WebhookFailing, WebhookOff and
@@ -53,20 +54,32 @@ type Entry struct {
 // IsZero reports whether n has no ID and thus describes no change.
 func (n *Entry) IsZero() bool { return n.ID == "" }
 
+// ReasonLifetime is the [Entry.Reason] of a KeyExpiring entry whose key has a later ExpiresAt, or
+// none.
+const ReasonLifetime = "lifetime"
+
+// Announces reports whether a KeyExpiring entry is right for a key with this ExpiresAt.
+func (n *Entry) Announces(expiresAt time.Time) bool {
+	if n.Reason == ReasonLifetime {
+		return expiresAt.IsZero() || expiresAt.After(n.Until)
+	}
+	return expiresAt.Equal(n.Until)
+}
+
 // MaxRoutine is the number of routine entries that a store keeps per account.
 const MaxRoutine = 10_000
 
 // Routine reports whether n is of little interest later, and of a kind that a key can cause in a
-// loop: a redelivery, a recovery, or a change of only a key's name or only a webhook's threshold. A
-// store keeps the last [MaxRoutine] of them per account. All other entries, such as creations,
-// deletions, rotations and changes of scopes, stay until they are purged. So no number of routine
-// entries displaces them.
+// loop: a redelivery, a recovery, or a change of only a key's name and labels or only a webhook's
+// threshold. A store keeps the last [MaxRoutine] of them per account. All other entries, such as
+// creations, deletions, rotations and changes of scopes, stay until they are purged. So no number of
+// routine entries displaces them.
 func (n *Entry) Routine() bool {
 	switch n.Action {
 	case DeliveryRedelivered, RecoveryStarted:
 		return true
 	case KeyChanged:
-		return slices.Equal(n.Changed, []string{"name"})
+		return len(n.Changed) > 0 && !slices.ContainsFunc(n.Changed, func(field string) bool { return field != "name" && field != "labels" })
 	case WebhookChanged:
 		return slices.Equal(n.Changed, []string{"threshold"})
 	}

@@ -24,8 +24,8 @@ import (
 type Store interface {
 	// AddAuditEntries stores entries that belong to no other change. It skips an entry if the
 	// target already has an entry with the same ID. It also skips a KeyExpiring entry if the key no
-	// longer exists or does not expire at Until. It returns the number of stored entries. A call
-	// stores all of them or none.
+	// longer exists or the entry does not announce its ExpiresAt, see [Entry.Announces]. It returns
+	// the number of stored entries. A call stores all of them or none.
 	AddAuditEntries(ctx context.Context, list []Entry) (added int, err error)
 
 	// ListAuditEntries returns a page of the account's entries by descending number. On any node,

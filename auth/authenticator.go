@@ -165,8 +165,8 @@ func (a *Authenticator) verify(ctx context.Context, token, address string) (Prin
 // burst is full again). A 429 also has Retry-After (seconds until the next request is admitted). A
 // request that passes two guards counts twice.
 //
-// The request's context ends when its key does: when the key is deleted, expires or is erased with
-// its account, or when the grace period of a rotated value ends. [context.Cause] returns the
+// The request's context ends when its key does: when the key is deleted or turned off, expires or is
+// erased with its account, or when the grace period of a rotated value ends. [context.Cause] returns the
 // reason, such as [ErrKeyDeleted]. So a handler that stops when its context ends also stops
 // downloads and streams when their key is revoked. A route can opt out with [OutlivesKey].
 //

@@ -14,8 +14,8 @@ type Action string
 // The actions of the library's own routes.
 const (
 	ReadKeys      Action = "read keys"      // list keys, or get one
-	CreateKey     Action = "create key"     // for the caller's account
-	UpdateKey     Action = "update key"     // rename a key
+	CreateKey     Action = "create key"     // for the caller's account; also to enable a key, or to let it expire later
+	UpdateKey     Action = "update key"     // change a key's name, labels or expiry, disable or enable it
 	RotateKey     Action = "rotate key"     // give a key a new value
 	DeleteKey     Action = "delete key"     // in the caller's account
 	ReadWebhooks  Action = "read webhooks"  // list webhooks, or get one
@@ -85,7 +85,9 @@ func (e *ScopeError) Unwrap() error { return ErrForbidden }
 //
 // It is not called for GET /v2/api-keys/self, which any valid key may use to read its own data.
 //
-// For an action with a target it is called twice: first without the target, then with it.
+// For an action with a target it is called twice: first without the target, then with it. A change
+// that enables a key, or lets it expire later, is also an action CreateKey with the changed key as
+// the target.
 type Authorize func(ctx context.Context, caller Principal, access Access) error
 
 // eventScopes are the read scopes that the event types of docs/spec.md, section 6, require:

@@ -8,7 +8,7 @@ import (
 
 // A Credential is the verified API key value of a request. A store compares it with the stored key
 // in the same transaction as a change (compare-and-swap), so that a request changes nothing if its
-// key has since been rotated or deleted. The zero Credential represents the host itself. A
+// key has since been rotated, turned off or deleted. The zero Credential represents the host itself. A
 // Credential prints as "[redacted]".
 type Credential struct {
 	KeyID string
@@ -23,9 +23,9 @@ type Credential struct {
 	replaced bool
 }
 
-// ErrCredentialChanged is returned if the key of a [Credential] was rotated or deleted after it was
-// verified. The call has changed nothing. Verify the key again, and retry if it is still valid.
-var ErrCredentialChanged = errors.New("the API key of this request has been rotated or deleted")
+// ErrCredentialChanged is returned if the key of a [Credential] was rotated, turned off or deleted
+// after it was verified. The call has changed nothing. Verify the key again, and retry if it is still valid.
+var ErrCredentialChanged = errors.New("the API key of this request has been rotated, turned off or deleted")
 
 // NewCredential returns the Credential for a value of a key. hash is the SHA-256 of the value.
 // replaced means that a rotation had already replaced the value when it was verified.

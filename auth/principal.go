@@ -47,7 +47,7 @@ func (p Principal) CanManage(key Target) bool {
 	return outlives && slower && p.Networks.Covers(key.Networks) && p.Scopes.Covers(key.Scopes) && p.LimitedTo.Covers(key.Resources)
 }
 
-// ErrUnauthorized is returned for a malformed, unknown, deleted or expired key. It does not reveal
+// ErrUnauthorized is returned for a malformed, unknown, deleted, expired or disabled key. It does not reveal
 // which of these applies. Test for it with [errors.Is].
 var ErrUnauthorized = errors.New("missing, invalid or expired API key")
 

@@ -50,7 +50,7 @@ func newRefusals() *refusals { return &refusals{of: make(map[observe.Outcome]int
 // note counts a request if it was refused because its key is missing or invalid.
 func (l *refusalLog) note(r *http.Request, a observe.Authentication) {
 	switch a.Outcome {
-	case observe.Missing, observe.Malformed, observe.Unknown, observe.Expired, observe.Replaced, observe.WrongNetwork:
+	case observe.Missing, observe.Malformed, observe.Unknown, observe.Expired, observe.Replaced, observe.Disabled, observe.WrongNetwork:
 	default:
 		return
 	}

@@ -17,6 +17,7 @@ var (
 	ErrKeyDeleted  = errors.New("the API key of this request was deleted") // alone or with its account
 	ErrKeyExpired  = errors.New("the API key of this request has expired")
 	ErrKeyReplaced = errors.New("the value of this request's API key was replaced by a rotation, and its grace period is over")
+	ErrKeyDisabled = errors.New("the API key of this request was turned off")
 )
 
 // causeOf returns the cause for err, a Verifier's error that wraps ErrUnauthorized.
@@ -27,6 +28,8 @@ func causeOf(err error) error {
 			return ErrKeyExpired
 		case observe.Replaced:
 			return ErrKeyReplaced
+		case observe.Disabled:
+			return ErrKeyDisabled
 		}
 	}
 	return ErrKeyDeleted
@@ -35,7 +38,7 @@ func causeOf(err error) error {
 // keyEnded reports whether ctx was canceled because the request's key ended.
 func keyEnded(ctx context.Context) bool {
 	switch context.Cause(ctx) {
-	case ErrKeyDeleted, ErrKeyExpired, ErrKeyReplaced:
+	case ErrKeyDeleted, ErrKeyExpired, ErrKeyReplaced, ErrKeyDisabled:
 		return true
 	}
 	return false

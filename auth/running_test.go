@@ -145,6 +145,7 @@ func TestRunningRequest_KeyEnds_IsCanceledWithCause(t *testing.T) {
 		{"deleted", observe.Unknown, auth.ErrKeyDeleted},
 		{"expired", observe.Expired, auth.ErrKeyExpired},
 		{"replaced", observe.Replaced, auth.ErrKeyReplaced},
+		{"disabled", observe.Disabled, auth.ErrKeyDisabled},
 	} {
 		for _, whole := range []bool{false, true} {
 			keys := newLedger(principalOf("key_1"), principalOf("key_2"))

@@ -14,7 +14,7 @@ import (
 // A Refusal is the error of a [Verifier] that knows why it refuses a value. It wraps
 // [ErrUnauthorized] and has the same text, because clients must not learn the reason.
 type Refusal struct {
-	Outcome        observe.Outcome // Malformed, Unknown, Expired, Replaced or WrongNetwork; any other is reported as Unknown
+	Outcome        observe.Outcome // Malformed, Unknown, Expired, Replaced, Disabled or WrongNetwork; any other is reported as Unknown
 	Account, KeyID string          // owner and ID of the key, if known
 }
 
@@ -29,7 +29,7 @@ func (r *Refusal) isValid() bool {
 		return false
 	}
 	switch r.Outcome {
-	case observe.Malformed, observe.Unknown, observe.Expired, observe.Replaced, observe.WrongNetwork:
+	case observe.Malformed, observe.Unknown, observe.Expired, observe.Replaced, observe.Disabled, observe.WrongNetwork:
 		return true
 	}
 	return false

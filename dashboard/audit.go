@@ -77,9 +77,12 @@ var actionTexts = map[audit.Action]string{
 
 // fieldTexts are the labels of fields, the same as on the pages of keys and webhooks.
 var fieldTexts = map[string]string{
-	"name": "name", "scopes": "scopes", "expiresAt": "expiry",
+	"name": "name", "scopes": "scopes", "expiresAt": "expiry", "labels": "labels",
 	"url": "endpoint URL", "events": "events", "resources": "resources", "active": "on/off state", "held": "hold", "threshold": "balance threshold",
 }
+
+// turnedKey are the labels of [audit.Entry.Turned] for keys.
+var turnedKey = map[string]string{"on": "resumed", "off": "paused"}
 
 // actorTexts are the labels of the kinds of actors.
 var actorTexts = map[audit.ActorKind]string{
@@ -288,12 +291,16 @@ func (p *pages) viewPast(c *call, n *audit.Entry, name string) pastView {
 		view.Text = "Webhook released"
 	case n.Turned != "" && slices.Equal(n.Changed, []string{"active"}):
 		view.Text = "Webhook turned " + n.Turned
+	case n.Turned != "" && slices.Equal(n.Changed, []string{"enabled"}):
+		view.Text = "Key " + turnedKey[n.Turned]
 	case len(n.Changed) > 0:
 		var fields []string
 		for _, field := range n.Changed {
 			switch text := fieldTexts[field]; {
 			case field == "active" && n.Turned != "":
 				field = "turned " + n.Turned
+			case field == "enabled" && n.Turned != "":
+				field = turnedKey[n.Turned]
 			case text != "":
 				field = text
 			}
@@ -307,6 +314,10 @@ func (p *pages) viewPast(c *call, n *audit.Entry, name string) pastView {
 		add(detailView{Text: n.Object, Page: under(page, "/deliveries/"+n.Object)})
 	case audit.RecoveryStarted:
 		add(detailView{Text: n.Object, Page: under(page, "/recoveries/"+n.Object)})
+	case audit.KeyExpiring:
+		if n.Reason == audit.ReasonLifetime {
+			add(detailView{Text: "the service limits how long keys work"})
+		}
 	case audit.WebhookOff:
 		if n.Reason == "gone" {
 			add(detailView{Text: "the endpoint responded 410 Gone"})

@@ -14,7 +14,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// A keyFormView is the template data for the form that creates a key.
+// A keyFormView is the template data for a form that creates or edits a key.
 type keyFormView struct {
 	Form     form
 	Problem  string // error that concerns the form as a whole
@@ -22,6 +22,8 @@ type keyFormView struct {
 	Areas    []areaView
 	Expiries []choice
 	Tomorrow string // the earliest date that users can select
+
+	Key *keyView // the key to edit
 }
 
 // expiries are the expiries that users can choose. The form also has the choice "date".
@@ -32,8 +34,27 @@ var expiries = []choice{
 	{"365", "In a year"},
 }
 
+// offeredExpiries returns the expiries that the service allows.
+func (p *pages) offeredExpiries() []choice {
+	longest := p.keys.MaxLifetime()
+	if longest == 0 {
+		return expiries
+	}
+	list := []choice{{"never", "As late as possible"}}
+	for _, c := range expiries[1:] {
+		if days, _ := strconv.Atoi(c.Value); time.Duration(days+1)*24*time.Hour <= longest {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
 func (p *pages) newKey(c *call) (response, error) {
-	f := newForm(map[string][]string{"expiry": {"90"}})
+	expiry := "90"
+	if !slices.ContainsFunc(p.offeredExpiries(), func(c choice) bool { return c.Value == expiry }) {
+		expiry = "never"
+	}
+	f := newForm(map[string][]string{"expiry": {expiry}})
 	if id := c.URL.Query().Get("like"); id != "" {
 		if err := p.fillLike(c, f, id); err != nil {
 			return response{}, err
@@ -60,10 +81,13 @@ func (p *pages) fillLike(c *call, f form, id string) error {
 }
 
 func (p *pages) keyForm(f form, nonce, problem string, status int) response {
-	return response{status: status, page: "key-new", title: "Create API key", tab: "keys", data: keyFormView{
-		Form: f, Problem: problem, Nonce: nonce, Areas: p.areas(), Expiries: expiries,
-		Tomorrow: p.now().UTC().AddDate(0, 0, 1).Format(time.DateOnly),
-	}}
+	view := p.keyFormView(f, problem)
+	view.Nonce, view.Areas = nonce, p.areas()
+	return response{status: status, page: "key-new", title: "Create API key", tab: "keys", data: view}
+}
+
+func (p *pages) keyFormView(f form, problem string) keyFormView {
+	return keyFormView{Form: f, Problem: problem, Expiries: p.offeredExpiries(), Tomorrow: p.now().UTC().AddDate(0, 0, 1).Format(time.DateOnly)}
 }
 
 // A keyMadeView is the template data for the page of a key that was just created or rotated.
@@ -149,7 +173,10 @@ func (p *pages) readKey(f form) apikeys.CreateParams {
 }
 
 // keyFields maps field names of package apikeys to field names of the form.
-var keyFields = map[string]string{"name": "name", "scopes": "scopes", "resources": "resources", "expiresAt": "date", "allowedNetworks": "networks", "rateLimit": "rate"}
+var keyFields = map[string]string{
+	"name": "name", "scopes": "scopes", "resources": "resources", "expiresAt": "date", "labels": "labels",
+	"allowedNetworks": "networks", "rateLimit": "rate",
+}
 
 // readExpiry returns the expiry in the form, and records errors of its fields.
 func (p *pages) readExpiry(f form) time.Time {

@@ -31,6 +31,7 @@ type refusalView struct {
 var refusalReasons = map[observe.Outcome]string{
 	observe.Expired:      "The key had expired",
 	observe.Replaced:     "The value had been replaced",
+	observe.Disabled:     "The key was paused",
 	observe.WrongNetwork: "Not from an allowed network",
 	observe.ScopeMissing: "Not permitted",
 	observe.Limited:      "Too many requests",

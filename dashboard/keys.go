@@ -33,6 +33,8 @@ type keyView struct {
 	Expired   bool
 	Soon      bool // expires within soon
 	Idle      bool // never used
+	Paused    bool
+	Labels    map[string]string
 	Version   string
 	Hint      string // hint of the key's value; empty if unknown
 	CreatedBy *actorView
@@ -81,6 +83,8 @@ func (p *pages) viewKey(key *apikeys.Key) keyView {
 		Expired:   !key.ExpiresAt.IsZero() && left <= 0,
 		Soon:      !key.ExpiresAt.IsZero() && left > 0 && left <= soon,
 		Idle:      key.LastUsedAt.IsZero() && p.now().Sub(key.CreatedAt) >= idle,
+		Paused:    key.Disabled,
+		Labels:    key.Labels.Map(),
 		Version:   keyVersion(key),
 		Hint:      key.Hint,
 		CreatedBy: viewActor(key.CreatedBy),
@@ -104,6 +108,12 @@ func (p *pages) viewKey(key *apikeys.Key) keyView {
 func keyVersion(key *apikeys.Key) string {
 	sum := fields.Sum((*listed.Key)(key), fields.Value)
 	return version("key", key.ID, string(sum[:]))
+}
+
+// keyState returns a version that changes whenever a setting of the key changes.
+func keyState(key *apikeys.Key) string {
+	sum := fields.Sum((*listed.Key)(key), fields.Setting)
+	return version("settings", key.ID, string(sum[:]))
 }
 
 // A keyListView is the template data for the list of keys.

@@ -50,6 +50,8 @@ func (p *pages) write(w http.ResponseWriter, c *call, a response) {
 // messages maps names to the notices that pages show after a redirect.
 var messages = map[string]string{
 	"renamed":     "Key renamed.",
+	"paused":      "Key paused. Requests with it are now rejected.",
+	"resumed":     "Key resumed. Requests with it are accepted again.",
 	"revoked":     "Key revoked. Requests with it are now rejected.",
 	"saved":       "Changes saved.",
 	"on":          "Webhook turned on. Pending events are sent now.",

@@ -32,6 +32,7 @@ const (
 	Expired      Outcome = "expired"       // 401: the key has expired
 	Replaced     Outcome = "replaced"      // 401: a rotation has replaced the value, and its grace period is over
 	WrongNetwork Outcome = "wrong_network" // 401: the key is limited to other networks
+	Disabled     Outcome = "disabled"      // 401: the key is turned off
 	ScopeMissing Outcome = "scope_missing" // 403: the key may not do this
 	Limited      Outcome = "limited"       // 429: too many requests
 	StoreFailed  Outcome = "store_failed"  // 500: the key could not be verified
@@ -40,5 +41,5 @@ const (
 
 // Outcomes returns all outcomes, in the order of their declaration.
 func Outcomes() []Outcome {
-	return []Outcome{OK, Missing, Malformed, Unknown, Expired, Replaced, WrongNetwork, ScopeMissing, Limited, StoreFailed, Canceled}
+	return []Outcome{OK, Missing, Malformed, Unknown, Expired, Replaced, Disabled, WrongNetwork, ScopeMissing, Limited, StoreFailed, Canceled}
 }

@@ -39,7 +39,7 @@ func run(out io.Writer, args []string) error {
 	to := set.String("to", "", "the `file` to make; nothing may be there")
 	set.StringVar(&fence.Abandoned, "abandoned", "", "the `file` that it replaces, moved aside, if it can still be read")
 	revoked := set.String("revoked", "", "a `list` of what was revoked since, from the host's audit entries: lines such as \"key.deleted acct_1 key_1\"")
-	set.BoolVar(&fence.NothingRevoked, "nothing-revoked", false, "nothing was revoked or rotated since the backup")
+	set.BoolVar(&fence.NothingRevoked, "nothing-revoked", false, "no key was deleted, rotated, paused or shortened since the backup")
 	set.BoolVar(&fence.RefuseDamaged, "refuse-damaged", false, "refuse a file with damaged rows, rather than report them")
 	set.BoolVar(&fence.NoHold, "no-hold", false, "do not put webhooks on hold: deliveries made since the backup are repeated at once")
 	_ = set.Parse(args) // exits on an error
@@ -77,7 +77,7 @@ func read(fence *boltops.Fence, path string) error {
 		return err
 	}
 	defer func() { _ = file.Close() }()
-	lists := map[string]*[]boltops.Ref{"key.deleted": &fence.DeletedKeys, "key.rotated": &fence.RotatedKeys, "webhook.deleted": &fence.DeletedWebhooks}
+	lists := map[string]*[]boltops.Ref{"key.deleted": &fence.DeletedKeys, "key.rotated": &fence.RotatedKeys, "key.changed": &fence.DisabledKeys, "webhook.deleted": &fence.DeletedWebhooks}
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())
@@ -86,7 +86,7 @@ func read(fence *boltops.Fence, path string) error {
 			continue
 		}
 		if len(fields) != 3 || lists[fields[0]] == nil {
-			return fmt.Errorf("%s: %q is invalid: want key.deleted, key.rotated or webhook.deleted with an account and an ID, or account.erased with an account", path, lines.Text())
+			return fmt.Errorf("%s: %q is invalid: want key.deleted, key.rotated, key.changed or webhook.deleted with an account and an ID, or account.erased with an account", path, lines.Text())
 		}
 		list := lists[fields[0]]
 		*list = append(*list, boltops.Ref{Account: fields[1], ID: fields[2]})

@@ -179,7 +179,9 @@ func visitTime(w *Walk, name string, tag uint64, uses Uses, p *time.Time) {
 			*p = time.UnixMilli(ms).UTC()
 		}
 	case copying:
-		*p = p.UTC().Truncate(time.Millisecond)
+		if !p.IsZero() || p.Location() != time.UTC { // most times of a key are zero
+			*p = p.UTC().Truncate(time.Millisecond)
+		}
 	}
 }
 

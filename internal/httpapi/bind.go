@@ -59,8 +59,9 @@ func idempotencyKey(target *string) header {
 }
 
 // ifMatchKey sets target to the condition for changing a key. The condition checks the caller's
-// authority, then that the caller's own value has not changed since it was verified, then If-Match.
-// Without the second check, a value that is being replaced could still rotate its own key.
+// authority, then that the caller's own value is still accepted, then If-Match. Without the second
+// check, a value that is being replaced could still rotate its own key, and a key that is being
+// disabled could enable itself.
 func (a *api) ifMatchKey(target *apikeys.Condition) header {
 	return func(c *call) error {
 		match, err := c.ifMatch()
@@ -72,7 +73,7 @@ func (a *api) ifMatchKey(target *apikeys.Condition) header {
 			if err := may(before, after); err != nil {
 				return err
 			}
-			if before.ID == c.caller.KeyID && !a.credential(c).Matches(before.Hash.Sum, before.Previous.Sum) {
+			if before.ID == c.caller.KeyID && !before.Accepts(a.credential(c)) {
 				return auth.ErrCredentialChanged
 			}
 			return match.check(etag((*listed.Key)(&before)))
@@ -82,18 +83,26 @@ func (a *api) ifMatchKey(target *apikeys.Condition) header {
 }
 
 // mayChangeKey returns a condition that checks whether the caller may perform the route's action on
-// the existing key or, for a creation, on the new key.
+// the existing key or, for a creation, on the new key. If the change extends the key, the caller must
+// also be allowed to create the changed key.
 func (a *api) mayChangeKey(c *call) apikeys.Condition {
 	return func(before, after apikeys.Key) error {
-		key := before
+		target := func(key *apikeys.Key) *auth.Target {
+			return &auth.Target{
+				ID: before.ID, Scopes: key.Scopes, ExpiresAt: key.ExpiresAt,
+				Resources: key.Resources, Networks: key.AllowedNetworks, RateLimit: key.RateLimit,
+			}
+		}
 		if before.ID == "" {
-			key = after
-		} else if err := c.sees(before.Resources); err != nil {
+			return a.permitNow(c, target(&after))
+		}
+		if err := c.sees(before.Resources); err != nil {
 			return err
 		}
-		return a.permitNow(c, &auth.Target{
-			ID: before.ID, Scopes: key.Scopes, ExpiresAt: key.ExpiresAt, Networks: key.AllowedNetworks, RateLimit: key.RateLimit, Resources: key.Resources,
-		})
+		if err := a.permitNow(c, target(&before)); err != nil || !apikeys.Extends(before, after) {
+			return err
+		}
+		return a.permitTo(c, auth.CreateKey, target(&after))
 	}
 }
 

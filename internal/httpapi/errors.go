@@ -91,7 +91,7 @@ func leastPrivilegeRefusals(behind string) map[auth.Action]string {
 	return map[auth.Action]string{
 		auth.ReadKeys:      "Reading API keys requires the scope account:read.",
 		auth.CreateKey:     "An API key can create only keys whose scopes it holds, that expire no later than it does, and that are limited to its networks and its rate limit, if it has any.",
-		auth.UpdateKey:     "An API key can change only keys whose scopes it holds and that expire no later than it does.",
+		auth.UpdateKey:     "An API key can change only keys whose scopes it holds and that expire no later than it does, before and after the change.",
 		auth.RotateKey:     "An API key can rotate only keys whose scopes it holds and that expire no later than it does.",
 		auth.DeleteKey:     "An API key can delete itself, and keys whose scopes it holds and that expire no later than it does.",
 		auth.ReadWebhooks:  "Reading webhooks requires the scope account:read.",

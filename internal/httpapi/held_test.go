@@ -127,6 +127,10 @@ func TestHeldRequest_KeyDeletedWhileBodyArrives_IsRefused(t *testing.T) {
 				_, _, err := h.api.Keys.Rotate(t.Context(), alice, id, apikeys.RotateParams{})
 				return err
 			},
+			"disabled": func(id string) error {
+				_, err := h.api.Keys.Update(t.Context(), alice, id, apikeys.UpdateParams{Enabled: new(bool)})
+				return err
+			},
 		}
 		for name, die := range deaths {
 			for _, request := range []struct{ method, path, body string }{
@@ -135,6 +139,7 @@ func TestHeldRequest_KeyDeletedWhileBodyArrives_IsRefused(t *testing.T) {
 				{"POST", keysPath + "/" + other + "/rotate", "{}"},
 				{"POST", keysPath + "/self/rotate", "{}"},
 				{"PATCH", keysPath + "/self", `{"name":"b"}`},
+				{"PATCH", keysPath + "/self", `{"enabled":true}`},
 				{"POST", webhooksPath, newWebhook},
 				{"PATCH", hook, `{"url":"https://evil.example"}`},
 				{"POST", hook + "/rotate-secret", "{}"},
@@ -195,6 +200,10 @@ func TestWrites_CallersKeyChangesAfterRecheck_AreRefused(t *testing.T) {
 			return err
 		}
 	}
+	disable := func(id string) error {
+		_, err := h.api.Keys.Update(t.Context(), alice, id, apikeys.UpdateParams{Enabled: new(bool)})
+		return err
+	}
 	for _, test := range []struct {
 		step, method, path, body string
 		meanwhile                func(id string) error
@@ -211,6 +220,11 @@ func TestWrites_CallersKeyChangesAfterRecheck_AreRefused(t *testing.T) {
 		{"UpdateKey", "PATCH", keysPath + "/self", `{"name":"b"}`, rotate(0), 401, "UNAUTHORIZED"},
 		{"UpdateKey", "PATCH", keysPath + "/self", `{"name":"b"}`, rotate(time.Hour), 403, "FORBIDDEN"},
 		{"UpdateKey", "PATCH", keysPath + "/self", `{"name":"b"}`, remove, 404, "NOT_FOUND"},
+		{"CreateKey", "POST", keysPath, newKey, disable, 401, "UNAUTHORIZED"},
+		{"CreateWebhook", "POST", webhooksPath, newWebhook, disable, 401, "UNAUTHORIZED"},
+		{"UpdateKey", "PATCH", keysPath + "/self", `{"enabled":true}`, disable, 401, "UNAUTHORIZED"},
+		{"UpdateKey", "POST", keysPath + "/self/rotate", "", disable, 401, "UNAUTHORIZED"},
+		{"DeleteKey", "DELETE", keysPath + "/self", "", disable, 401, "UNAUTHORIZED"},
 		{"DeleteKey", "DELETE", keysPath + "/self", "", rotate(0), 401, "UNAUTHORIZED"},
 		{"DeleteKey", "DELETE", keysPath + "/self", "", rotate(time.Hour), 204, ""}, // any value of a key can delete the key
 	} {

@@ -217,16 +217,21 @@ func (a *api) permit(c *call, target *auth.Target) error {
 	if c.route.action == readSelf || c.route.action == revokeSelf {
 		return nil
 	}
+	return a.permitTo(c, c.route.action, target)
+}
+
+// permitTo is like permit, but for an action that may not be the route's.
+func (a *api) permitTo(c *call, action auth.Action, target *auth.Target) error {
 	if err := auth.WithinResources(c.caller, target); err != nil {
 		return err
 	}
-	err := a.authorize(c.Context(), c.caller, auth.Access{Action: c.route.action, Target: target, EventScopes: a.eventScopes})
+	err := a.authorize(c.Context(), c.caller, auth.Access{Action: action, Target: target, EventScopes: a.eventScopes})
 	switch {
 	case err != nil:
 		return err
 	case target != nil && target.ID != c.caller.KeyID: // a key needs no scopes to manage itself
 		auth.NoteScopes(c.Context(), target.Scopes)
-	case target == nil && c.route.action.ReadOnly() && c.route.action != auth.ReadEvents:
+	case target == nil && action.ReadOnly() && action != auth.ReadEvents:
 		auth.NoteScopes(c.Context(), scopes.Of(scopes.AccountRead))
 	}
 	return nil

@@ -34,14 +34,20 @@ func TestRenameKey(t *testing.T) {
 		t.Errorf("nothing changed: got %s", same.body)
 	}
 	for body, want := range map[string]string{
-		`{"name":null}`:               "name must be a string, not null",
-		`{"name":""}`:                 "name must be 1 to 128 characters",
-		`{"name":1}`:                  "name must be a string",
-		`{"name":"b","name":"c"}`:     "name must be given only once",
-		`{"scopes":["files:write"]}`:  `body has an unknown field "scopes"; the fields are name`,
-		`{"expiresAt":null}`:          `body has an unknown field "expiresAt"`,
-		`{"name":"b","lastUsedAt":1}`: `body has an unknown field "lastUsedAt"`,
-		`[]`:                          "body must be one JSON object",
+		`{"name":null}`:                        "name must be a string, not null",
+		`{"name":""}`:                          "name must be 1 to 128 characters",
+		`{"name":1}`:                           "name must be a string",
+		`{"name":"b","name":"c"}`:              "name must be given only once",
+		`{"scopes":["files:write"]}`:           `body has an unknown field "scopes"; the fields are name, enabled, expiresAt, labels`,
+		`{"labels":null}`:                      "labels must be an object, not null",
+		`{"labels":{"a":1}}`:                   "labels must have only strings as values, not a number",
+		`{"labels":{"":"a"}}`:                  "labels must have names of 1 to 64 characters",
+		`{"enabled":null}`:                     "enabled must be a boolean, not null",
+		`{"enabled":"no"}`:                     "enabled must be a boolean, not a string",
+		`{"expiresAt":"tomorrow"}`:             "expiresAt must be an RFC 3339 date-time",
+		`{"expiresAt":"2026-01-31T12:00:00Z"}`: "expiresAt must be in the future", // exactly now
+		`{"name":"b","lastUsedAt":1}`:          `body has an unknown field "lastUsedAt"`,
+		`[]`:                                   "body must be one JSON object",
 	} {
 		if got := h.do("PATCH", path, admin, body).want(400, "VALIDATION_ERROR"); !strings.Contains(got.message(), want) {
 			t.Errorf("%s: got message %q, want %q", body, got.message(), want)
@@ -70,7 +76,7 @@ func TestRotateKey(t *testing.T) {
 	c.Add(time.Hour)
 	rotated := rotate("")
 	second := rotated.text("key")
-	want := fmt.Sprintf(`{"id":%q,"key":%q,"name":"a key","scopes":["account:read"],"expiresAt":null,"createdAt":"2026-01-31T12:00:00.000Z","hint":%q,"createdBy":{"kind":"host","id":null},"lastUsedAt":"2026-01-31T12:00:00.000Z","previous":{"hint":%q,"expiresAt":"2026-02-01T13:00:00.000Z","lastUsedAt":"2026-01-31T12:00:00.000Z"},"lastUsedFrom":"127.0.0.0/24","scopesUsed":[{"scope":"account:read","lastUsedOn":"2026-01-31"}],"networksUsed":[{"network":"127.0.0.0/24","lastUsedOn":"2026-01-31"}]}`,
+	want := fmt.Sprintf(`{"id":%q,"key":%q,"name":"a key","scopes":["account:read"],"expiresAt":null,"createdAt":"2026-01-31T12:00:00.000Z","enabled":true,"labels":{},"hint":%q,"createdBy":{"kind":"host","id":null},"lastUsedAt":"2026-01-31T12:00:00.000Z","previous":{"hint":%q,"expiresAt":"2026-02-01T13:00:00.000Z","lastUsedAt":"2026-01-31T12:00:00.000Z"},"lastUsedFrom":"127.0.0.0/24","scopesUsed":[{"scope":"account:read","lastUsedOn":"2026-01-31"}],"networksUsed":[{"network":"127.0.0.0/24","lastUsedOn":"2026-01-31"}]}`,
 		id, second, hintOf(second), hintOf(first))
 	if rotated.body != want {
 		t.Errorf("rotated: got  %s\nwant %s", rotated.body, want)

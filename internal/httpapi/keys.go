@@ -23,17 +23,22 @@ type keyView struct {
 	Resources []string   `json:"resources,omitempty"`
 	ExpiresAt timestamp  `json:"expiresAt"`
 	CreatedAt timestamp  `json:"createdAt"`
+
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // A keyReadView is an API key in all other responses. Only the response to a rotation contains
 // the value.
 type keyReadView struct {
 	keyView
-	Hint          *string       `json:"hint"`
-	CreatedBy     *creatorView  `json:"createdBy"`
-	LastUsedAt    timestamp     `json:"lastUsedAt"`
-	Previous      *previousView `json:"previous"`
-	UnknownScopes []string      `json:"unknownScopes,omitempty"` // scopes of the key that are no longer declared
+	Enabled bool `json:"enabled"`
+
+	Labels        map[string]string `json:"labels"` // also if there are none
+	Hint          *string           `json:"hint"`
+	CreatedBy     *creatorView      `json:"createdBy"`
+	LastUsedAt    timestamp         `json:"lastUsedAt"`
+	Previous      *previousView     `json:"previous"`
+	UnknownScopes []string          `json:"unknownScopes,omitempty"` // scopes of the key that are no longer declared
 	limitsView
 }
 
@@ -66,11 +71,12 @@ func viewKey(key apikeys.Key) keyView {
 		Resources: key.Resources.Names(),
 		ExpiresAt: timestamp(key.ExpiresAt),
 		CreatedAt: timestamp(key.CreatedAt),
+		Labels:    key.Labels.Map(),
 	}
 }
 
 func viewKeyRead(key apikeys.Key) keyReadView {
-	view := keyReadView{viewKey(key), orNull(key.Hint), viewCreator(key.CreatedBy), timestamp(key.LastUsedAt), nil, key.Scopes.Unknown(), viewLimits(&key)}
+	view := keyReadView{viewKey(key), !key.Disabled, key.Labels.Map(), orNull(key.Hint), viewCreator(key.CreatedBy), timestamp(key.LastUsedAt), nil, key.Scopes.Unknown(), viewLimits(&key)}
 	if !key.Previous.IsZero() {
 		view.Previous = &previousView{orNull(key.PreviousHint), timestamp(key.PreviousExpiresAt), timestamp(key.PreviousUsedAt)}
 	}
@@ -171,7 +177,7 @@ func (a *api) revokeSelf(c *call) (response, error) {
 
 func (a *api) updateKey(c *call) (response, error) {
 	var params apikeys.UpdateParams
-	wrong := c.bind([]field{patch("name", &params.Name, identity)}, a.ifMatchKey(&params.If))
+	wrong := c.bind(keyPatch(&params), a.ifMatchKey(&params.If))
 	if wrong != nil { // Update only validates the other fields
 		params.If = func(_, _ apikeys.Key) error { return wrong }
 	}
@@ -212,6 +218,7 @@ func keyFields(known *scopes.Vocabulary, params *apikeys.CreateParams) []field {
 		required("scopes", &params.Scopes, parseScopes(known)),
 		optional("resources", &params.Resources, identity),
 		optional("expiresAt", &params.ExpiresAt, parseExpiry),
+		patchValue("labels", &params.Labels, parseLabels),
 		optional("allowedNetworks", &params.AllowedNetworks, parseNetworks),
 		optional("rateLimit", &params.RateLimit, parseRateLimit),
 	}
@@ -230,6 +237,27 @@ func parseRateLimit(perMinute int64) (uint64, error) {
 		return 0, invalid("rateLimit", "must be at least 1 request per minute")
 	}
 	return uint64(perMinute), nil
+}
+
+// keyPatch returns the body fields of a key change.
+func keyPatch(params *apikeys.UpdateParams) []field {
+	return []field{
+		patch("name", &params.Name, identity),
+		patch("enabled", &params.Enabled, identity),
+		nullablePatch("expiresAt", &params.ExpiresAt, parseExpiry),
+		patchValue("labels", &params.Labels, identity[map[string]*string]),
+	}
+}
+
+// parseLabels returns the labels of a new key.
+func parseLabels(values map[string]*string) (map[string]string, error) {
+	labels := make(map[string]string)
+	for name, value := range values {
+		if value != nil {
+			labels[name] = *value
+		}
+	}
+	return labels, nil
 }
 
 func parseScopes(known *scopes.Vocabulary) func(names []string) (scopes.Set, error) {

@@ -40,7 +40,7 @@ func TestKeyLife(t *testing.T) {
 		t.Errorf("header (-want +got):\n%s", diff)
 	}
 
-	unused := fmt.Sprintf(`{"id":%q,"name":"CI & <deploy>","scopes":["files:write","files:read"],"expiresAt":"2026-03-01T00:00:00.123Z","createdAt":"2026-01-31T12:00:00.000Z","hint":%q,"createdBy":{"kind":"key","id":%q},"lastUsedAt":null,"previous":null}`,
+	unused := fmt.Sprintf(`{"id":%q,"name":"CI & <deploy>","scopes":["files:write","files:read"],"expiresAt":"2026-03-01T00:00:00.123Z","createdAt":"2026-01-31T12:00:00.000Z","enabled":true,"labels":{},"hint":%q,"createdBy":{"kind":"key","id":%q},"lastUsedAt":null,"previous":null}`,
 		id, hintOf(token), adminID)
 	if got := h.do("GET", made.header.Get("Location"), admin, "").want(200, ""); got.body != unused {
 		t.Errorf("read: got  %s\nwant %s", got.body, unused)

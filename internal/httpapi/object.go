@@ -23,10 +23,10 @@ type field struct {
 	set      func(json.RawMessage) error
 }
 
-// A value is the type of a field: a string, an array of strings, a boolean, or a whole number. JSON
-// may write the number as 1.0 or 1e0. Numbers beyond ±maxWhole are reduced to that limit.
+// A value is the type of a field: a string, an array of strings, an object of strings and nulls, a
+// boolean, or a whole number. JSON may write the number as 1.0 or 1e0. Numbers beyond ±maxWhole are reduced to that limit.
 type value interface {
-	string | []string | int64 | bool
+	string | []string | map[string]*string | int64 | bool
 }
 
 // required returns a field that must be present. It stores the result of parse in target.
@@ -71,8 +71,8 @@ func patch[J value, T any](name string, target **T, parse func(J) (T, error)) fi
 	return f
 }
 
-// patchSlice is like patch, but for a slice, which stays nil if the field is absent.
-func patchSlice[J value, T any](name string, target *[]T, parse func(J) ([]T, error)) field {
+// patchValue is like patch, but for a slice or map, which stays nil if the field is absent.
+func patchValue[J value, T any](name string, target *T, parse func(J) (T, error)) field {
 	f := required(name, target, parse)
 	f.required = false
 	return f
@@ -248,6 +248,20 @@ func parseJSON[J value](name string, raw json.RawMessage) (J, error) {
 		for _, element := range elements {
 			if element[0] != '"' {
 				return value, invalid(name, "must contain only strings, not "+kind(element))
+			}
+		}
+		return value, json.Unmarshal(raw, target)
+	case *map[string]*string:
+		if raw[0] != '{' {
+			return value, invalid(name, "must be an object, not "+kind(raw))
+		}
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &members); err != nil {
+			return value, err
+		}
+		for _, member := range members {
+			if member[0] != '"' && member[0] != 'n' {
+				return value, invalid(name, "must have only strings as values, not "+kind(member))
 			}
 		}
 		return value, json.Unmarshal(raw, target)

@@ -114,17 +114,17 @@ func TestStream_KeyEnds_EndsOverEachProtocol(t *testing.T) {
 					_, _, err := s.api.Keys.Rotate(t.Context(), alice, id, apikeys.RotateParams{})
 					return err
 				},
+				"disabled": func(id string) error {
+					_, err := s.api.Keys.Update(t.Context(), alice, id, apikeys.UpdateParams{Enabled: new(bool)})
+					return err
+				},
 			} {
 				id, token := s.key(alice, scopes.FilesRead)
 				body := s.open(test.path, token)
 				if err := end(id); err != nil {
 					t.Fatal(err)
 				}
-				want := auth.ErrKeyDeleted
-				if reason == "rotated" {
-					want = auth.ErrKeyReplaced
-				}
-				s.wantEnd(body, want)
+				s.wantEnd(body, map[string]error{"deleted": auth.ErrKeyDeleted, "rotated": auth.ErrKeyReplaced, "disabled": auth.ErrKeyDisabled}[reason])
 			}
 			_, token := s.key(bob, scopes.FilesRead)
 			erased := s.open(test.path, token)

@@ -173,7 +173,7 @@ func (a *api) webhookFields(params *webhooks.CreateParams) []field {
 func (a *api) webhookPatch(params *webhooks.UpdateParams) []field {
 	fields := []field{
 		patch("url", &params.URL, identity),
-		patchSlice("events", &params.Events, parseEvents),
+		patchValue("events", &params.Events, parseEvents),
 		patch("active", &params.Active, identity),
 		nullablePatch("resources", &params.Resources, identity),
 	}

@@ -43,6 +43,9 @@ func (k *Key) Fields(w *fields.Walk) {
 	fields.Text(w, "createdById", 6, 0, &k.CreatedBy.ID)
 	fields.Text(w, "previousHint", 8, 0, &k.PreviousHint)
 	fields.FormattedTexts(w, "resources", 11, fields.Created, &k.Resources, auth.Resources.Names, auth.ParseResources)
+	fields.Time(w, "rotatedAt", 12, 0, &k.RotatedAt)
+	fields.Bool(w, "disabled", 13, fields.Setting, &k.Disabled)
+	fields.Text(w, "labels", 14, fields.Setting|fields.Created, &k.Labels)
 	fields.Text(w, "allowedNetworks", 15, fields.Setting|fields.Created, &k.AllowedNetworks)
 	fields.Number(w, "rateLimit", 17, fields.Setting|fields.Created, &k.RateLimit)
 }

@@ -32,6 +32,7 @@ type key struct {
 	previous string // the token before the last rotation, while it may be valid
 	until    time.Time
 	deleted  bool
+	disabled bool
 }
 
 const keysPath = "/v2/api-keys"
@@ -42,7 +43,7 @@ func (c *clients) live(ctx context.Context, share float64) {
 	}
 	c.paced(60, share, func() {
 		k := c.some()
-		switch n := c.rand.IntN(14); {
+		switch n := c.rand.IntN(16); {
 		case n < 3 || k == nil:
 			c.create(ctx)
 		case n < 4:
@@ -57,6 +58,8 @@ func (c *clients) live(ctx context.Context, share float64) {
 			c.deleteInGo(ctx, k)
 		case n < 11:
 			c.hold(ctx, k)
+		case n < 13:
+			c.turn(ctx, k)
 		default:
 			c.use(ctx)
 		}
@@ -199,8 +202,8 @@ func (c *clients) rotate(ctx context.Context, k *key) {
 	case rotated:
 		ended := c.world.wallNow()
 		k.previous, k.until = k.token, ended.Add(time.Duration(grace)*time.Second)
-		if k.token = token; ended.Before(began) || ended.Sub(began) > 10*time.Minute {
-			k.previous = "" // the clock was set meanwhile, so the end of its validity is unknown
+		if k.token = token; k.disabled || ended.Before(began) || ended.Sub(began) > 10*time.Minute {
+			k.previous = "" // it ended at once, or the clock was set meanwhile, so its end is unknown
 		}
 	}
 }
@@ -235,7 +238,32 @@ func (c *clients) deleted(k *key, result outcome) {
 	k.deleted = now == nil
 }
 
-// hold begins a request with a key, deletes the key, and then sends the rest of the request.
+// turn disables or enables a key.
+func (c *clients) turn(ctx context.Context, k *key) {
+	undo := c.beset("UpdateKey", "KeyByID")
+	result, status, _ := c.send(ctx, c.account.admin, "PATCH", keysPath+"/"+k.id, map[string]any{"enabled": k.disabled})
+	undo()
+	c.tell([]string{k.name}, "turns %s, which was disabled: %v: %s, status %d", k.name, k.disabled, result, status)
+	c.turned(k, !k.disabled, result)
+}
+
+// turned records the outcome of a request that disables or enables a key.
+func (c *clients) turned(k *key, disabled bool, result outcome) {
+	now := c.is(k)
+	switch {
+	case now == nil:
+		c.world.breach("what was not deleted is there", []string{k.name}, "%s is gone", k.name)
+		return
+	case result == done && now.Disabled != disabled:
+		c.world.breach("acknowledged is done", []string{k.name}, "%s was turned, and is disabled: %v", k.name, now.Disabled)
+	case result == refused:
+		c.world.breach("what is there can be changed", []string{k.name}, "turning %s was refused", k.name)
+	}
+	k.disabled = now.Disabled
+}
+
+// hold begins a request with a key, deletes or disables the key, and then sends the rest of the
+// request.
 func (c *clients) hold(ctx context.Context, k *key) {
 	if k.token == "" {
 		return
@@ -256,13 +284,22 @@ func (c *clients) hold(ctx context.Context, k *key) {
 	var request sync.WaitGroup
 	request.Go(func() { status, _ = c.request(ctx, k.token, "POST", path, io.NopCloser(body)) })
 	time.Sleep(time.Second)
-	deletion, _ := c.request(ctx, c.account.admin, "DELETE", keysPath+"/"+k.id, nil)
-	c.tell([]string{k.name, name}, "deletes %s, with which a POST to %s is open: status %d", k.name, path, deletion)
-	result := unknown
-	if deletion == 204 {
+	result, disables := unknown, c.rand.IntN(2) == 0
+	var end int
+	if disables {
+		end, _ = c.request(ctx, c.account.admin, "PATCH", keysPath+"/"+k.id, strings.NewReader(`{"enabled":false}`))
+	} else {
+		end, _ = c.request(ctx, c.account.admin, "DELETE", keysPath+"/"+k.id, nil)
+	}
+	c.tell([]string{k.name, name}, "ends %s (disables it: %v), with which a POST to %s is open: status %d", k.name, disables, path, end)
+	if end >= 200 && end <= 299 {
 		result = done
 	}
-	c.deleted(k, result)
+	if disables {
+		c.turned(k, true, result)
+	} else {
+		c.deleted(k, result)
+	}
 	close(body.rest)
 	request.Wait()
 	c.tell([]string{k.name, name}, "sends the rest of that POST: status %d", status)
@@ -270,7 +307,7 @@ func (c *clients) hold(ctx context.Context, k *key) {
 		k.token, k.previous = "", "" // the key rotated itself, and its new token is unknown
 	}
 	if result == done && status >= 200 && status <= 299 {
-		c.world.breach("a dead key does nothing", []string{k.name, name}, "a POST to %s with %s, which was deleted before its body came, was answered %d", path, k.name, status)
+		c.world.breach("a dead key does nothing", []string{k.name, name}, "a POST to %s with %s, which was ended before its body came, was answered %d", path, k.name, status)
 	}
 }
 
@@ -312,8 +349,8 @@ func (c *clients) use(ctx context.Context) {
 	ended := c.world.wallNow()
 	c.tell([]string{k.name}, "uses %s: status %d", k.name, status)
 	steady := !ended.Before(began) && ended.Sub(began) < 10*time.Minute // no clock was set
-	dead := k.deleted || replaced && steady && began.After(k.until)
-	alive := !k.deleted && (!replaced || steady && ended.Before(k.until.Add(-time.Minute)))
+	dead := k.deleted || k.disabled || replaced && steady && began.After(k.until)
+	alive := !k.deleted && !k.disabled && (!replaced || steady && ended.Before(k.until.Add(-time.Minute)))
 	switch {
 	case dead && status == 200:
 		c.world.breach("nobody is authorised by a dead key", []string{k.name}, "%s is let through", k.name)

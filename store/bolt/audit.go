@@ -17,7 +17,7 @@ func (s *engine) AddAuditEntries(ctx context.Context, list []audit.Entry) (added
 		for i := range list {
 			n := &list[i]
 			if n.Action == audit.KeyExpiring {
-				if key, _, err := keyByID(b.tx, record.AccountKey(n.Account, n.Target.ID)); err != nil || !key.ExpiresAt.Equal(n.Until) {
+				if key, _, err := keyByID(b.tx, record.AccountKey(n.Account, n.Target.ID)); err != nil || !n.Announces(key.ExpiresAt) {
 					continue // the key was deleted or changed
 				}
 			}

@@ -52,13 +52,13 @@ func (s *engine) CreateKey(ctx context.Context, key driver.Key, options driver.C
 }
 
 // checkCredential returns [auth.ErrCredentialChanged] if the key that authenticated the request
-// was rotated or deleted after its verification.
+// was rotated, disabled or deleted after its verification.
 func (b *batch) checkCredential(account string, by auth.Credential) error {
 	if by.IsZero() {
 		return nil
 	}
 	key, _, err := keyByID(b.tx, record.AccountKey(account, by.KeyID))
-	if b.isErasing(account) || errors.Is(err, apierr.ErrNotFound) || err == nil && !by.Matches(key.Hash.Sum, key.Previous.Sum) {
+	if b.isErasing(account) || errors.Is(err, apierr.ErrNotFound) || err == nil && !key.Accepts(by) {
 		return auth.ErrCredentialChanged
 	}
 	return err

@@ -50,8 +50,8 @@ func sealing(tb testing.TB) *signing.Keyring {
 	return keys
 }
 
-// newLostHost makes the files. After the backup, one key is deleted, one rotated and one created;
-// all others are kept. The same happens to webhooks, but one gets another URL instead of a
+// newLostHost makes the files. After the backup, one key is deleted, one rotated, one disabled and
+// one created; all others are kept. The same happens to webhooks, but one gets another URL instead of a
 // rotation. Each event goes to all webhooks that the account has at the time. The first event is
 // delivered before the backup, the second after it, and the third never. Two more are published
 // after the backup, one of which is delivered.
@@ -98,7 +98,7 @@ func newLostHost(t testing.TB, options ...bolt.Option) *lostHost {
 		_, err = storetest.WorkerOf(s).Settle(ctx, settled)
 		noError(t, err)
 	}
-	for _, name := range []string{"kept", "deleted", "rotated"} {
+	for _, name := range []string{"kept", "deleted", "rotated", "disabled"} {
 		createKey(name)
 	}
 	for _, name := range []string{"kept", "deleted", "moved"} {
@@ -121,6 +121,8 @@ func newLostHost(t testing.TB, options ...bolt.Option) *lostHost {
 	_, rotated, err := keys.Rotate(ctx, "acct", h.keys["rotated"].ID, apikeys.RotateParams{})
 	noError(t, err)
 	h.tokens["new value"] = rotated
+	_, err = keys.Update(ctx, "acct", h.keys["disabled"].ID, apikeys.UpdateParams{Enabled: new(bool)})
+	noError(t, err)
 	createKey("created")
 	noError(t, hooks.Delete(ctx, "acct", h.hooks["deleted"].ID, webhooks.DeleteParams{}))
 	elsewhere := "https://example.com/elsewhere"
@@ -147,6 +149,7 @@ func (h *lostHost) path() string { return filepath.Join(h.dir, "storage.db") }
 func (h *lostHost) lists() boltops.Fence {
 	return boltops.Fence{
 		DeletedKeys: []boltops.Ref{h.keys["deleted"], {Account: "acct", ID: "key_none"}}, RotatedKeys: []boltops.Ref{h.keys["rotated"]},
+		DisabledKeys:    []boltops.Ref{h.keys["disabled"]},
 		DeletedWebhooks: []boltops.Ref{h.hooks["deleted"]},
 	}
 }
@@ -232,7 +235,7 @@ func TestRestore_HostsLists_RevokeKeys(t *testing.T) {
 		t.Error("LastPublished is zero")
 	}
 	info.LastPublished = time.Time{}
-	want(t, "RestoreInfo", info, boltops.RestoreInfo{KeysDeleted: 1, KeysDead: 1, WebhooksHeld: 2, WebhooksDeleted: 1, MayBeSentTwice: 4})
+	want(t, "RestoreInfo", info, boltops.RestoreInfo{KeysDeleted: 1, KeysDead: 1, KeysDisabled: 1, WebhooksHeld: 2, WebhooksDeleted: 1, MayBeSentTwice: 4})
 	want(t, "what may be sent twice", twice, map[string]int{"since": 2, "never": 2})
 	wantSound(t, h.path())
 	s, err := bolt.Open(h.path())

@@ -28,8 +28,7 @@ type CreateOptions struct {
 	MaxIdempotencyKeys int
 
 	// By, unless it is zero, is the credential of one of the account's API keys in the same store.
-	// The creation succeeds only if that key still exists and By.Matches returns true for its
-	// hashes.
+	// The creation succeeds only if that key still exists and its Accepts method returns true.
 	By auth.Credential
 
 	// AuditEntry is stored in the same step.

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
@@ -60,6 +61,38 @@ type Key struct {
 	LastUsedAt     time.Time
 	PreviousUsedAt time.Time
 	Activity       KeyActivity
+
+	// RotatedAt is when the last rotation issued the current token; zero means that the key was never
+	// rotated.
+	RotatedAt time.Time
+
+	Disabled bool   // no token of the key is valid
+	Labels   Labels // set by the key's owners; they never affect a decision
+}
+
+// Accepts reports whether the key is enabled and by is still one of its values.
+func (k *Key) Accepts(by auth.Credential) bool {
+	return !k.Disabled && by.Matches(k.Hash.Sum, k.Previous.Sum)
+}
+
+// Labels are the labels of a key, as the text of a JSON object with sorted names. Labels are
+// immutable and comparable, and reading a key does not parse them. Empty means none.
+type Labels string
+
+// LabelsOf returns the labels with the names and values of the map.
+func LabelsOf(values map[string]string) Labels {
+	if len(values) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(values) // strings can always be encoded
+	return Labels(text)
+}
+
+// Map returns a new map from name to value.
+func (l Labels) Map() map[string]string {
+	values := make(map[string]string)
+	_ = json.Unmarshal([]byte(l), &values) // fails if l is empty
+	return values
 }
 
 // A KeyUse is the last use of a token of a key, or only activity of the key. In that case Hash and

@@ -18,7 +18,7 @@ type KeyStore interface {
 	// CreateKey adds a key. If options has an idempotency key, CreateKey records the request in
 	// the same step, and removes some requests older than options.IdempotencyTTL so that they do
 	// not accumulate. On error it stores nothing. It returns:
-	//   - [auth.ErrCredentialChanged], before all else, if options.By no longer matches;
+	//   - [auth.ErrCredentialChanged], before all else, if options.By is no longer accepted;
 	//   - a [*DuplicateRequestError] if the account has used the idempotency key within
 	//     options.IdempotencyTTL, for any key, existing or deleted;
 	//   - ErrExists if the account has a key with the ID, or if a hash of the new key is the

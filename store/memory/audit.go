@@ -130,8 +130,8 @@ func (s *Store) AddAuditEntries(ctx context.Context, list []audit.Entry) (added 
 	}
 	defer s.mu.Unlock()
 	for _, n := range list {
-		if n.Action == audit.KeyExpiring {
-			if k := s.keys.find(n.Account, n.Target.ID); k == nil || !k.ExpiresAt.Equal(stored(n.Until)) {
+		if n.Until = stored(n.Until); n.Action == audit.KeyExpiring {
+			if k := s.keys.find(n.Account, n.Target.ID); k == nil || !n.Announces(k.ExpiresAt) {
 				continue
 			}
 		}

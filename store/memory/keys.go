@@ -62,12 +62,12 @@ func (s *Store) CreateKey(ctx context.Context, created driver.Key, options drive
 }
 
 // checkCredential returns auth.ErrCredentialChanged if the key that requests a creation has been
-// rotated or deleted since the request was authenticated.
+// rotated, disabled or deleted since the request was authenticated.
 func (s *Store) checkCredential(account string, by auth.Credential) error {
 	if by.IsZero() {
 		return nil
 	}
-	if k := s.keys.find(account, by.KeyID); k == nil || !by.Matches(k.Hash.Sum, k.Previous.Sum) {
+	if k := s.keys.find(account, by.KeyID); k == nil || !k.Accepts(by) {
 		return auth.ErrCredentialChanged
 	}
 	return nil

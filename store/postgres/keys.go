@@ -118,16 +118,15 @@ func (s *Store) CreateKey(ctx context.Context, key driver.Key, options driver.Cr
 	})
 }
 
-// checkCredential returns auth.ErrCredentialChanged if the credential's key was rotated or deleted
-// after its verification. It locks the key until the transaction ends.
+// checkCredential returns auth.ErrCredentialChanged if the credential's key was rotated, disabled or
+// deleted after its verification. It locks the key until the transaction ends.
 func (s *Store) checkCredential(ctx context.Context, tx pgx.Tx, account string, by auth.Credential) error {
 	if by.IsZero() {
 		return nil
 	}
-	var current, previous hashColumn
-	err := tx.QueryRow(ctx, s.sql(`select k.hash, k.previous from storageapi.keys k
-		where k.account = $1 and k.id = $2 and k.next is null for share`), account, by.KeyID).Scan(&current, &previous)
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && !by.Matches(current.Sum, previous.Sum) {
+	key, err := scanBareKey(tx.QueryRow(ctx, s.sql(`select `+keyColumns+` from storageapi.keys k
+		where k.account = $1 and k.id = $2 and k.next is null for share`), account, by.KeyID))
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && !key.Accepts(by) {
 		return auth.ErrCredentialChanged
 	}
 	return err

@@ -127,10 +127,11 @@ func addingAuditEntries(run runner) {
 		other := newKey("other", "elsewhere")
 		other.ExpiresAt = key.ExpiresAt
 		t.createKeys(other)
+		reason := ""
 		add := func(id, target string, until time.Time, want int) {
 			t.Helper()
 			n := newAuditEntry("acct", id)
-			n.Action, n.Target, n.Until = audit.KeyExpiring, audit.Target{Kind: audit.TargetKey, ID: target}, until
+			n.Action, n.Target, n.Until, n.Reason = audit.KeyExpiring, audit.Target{Kind: audit.TargetKey, ID: target}, until, reason
 			added, err := t.store.AddAuditEntries(t.Context(), []audit.Entry{n})
 			t.must(err)
 			wantSame(t, "added", added, want)
@@ -139,6 +140,15 @@ func addingAuditEntries(run runner) {
 		add("b", "key", key.ExpiresAt.Add(time.Hour), 0)
 		add("c", "never", key.ExpiresAt, 0)
 		add("d", "elsewhere", key.ExpiresAt, 0)
+		t.createKeys(newKey("acct", "eternal"))
+		add("h", "eternal", key.ExpiresAt, 0)
+		reason = audit.ReasonLifetime
+		add("i", "eternal", key.ExpiresAt, 1)
+		add("j", "key", key.ExpiresAt, 0)
+		add("k", "key", key.ExpiresAt.Add(time.Millisecond), 0)
+		add("l", "key", key.ExpiresAt.Add(-time.Millisecond), 1)
+		add("m", "never", key.ExpiresAt, 0)
+		reason = ""
 		_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(k *driver.Key, _ *audit.Entry) error {
 			k.ExpiresAt = k.ExpiresAt.Add(time.Hour)
 			return nil
@@ -148,7 +158,7 @@ func addingAuditEntries(run runner) {
 		add("f", "key", key.ExpiresAt.Add(time.Hour), 1)
 		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil, audit.Entry{}))
 		add("g", "key", key.ExpiresAt.Add(time.Hour), 0)
-		t.wantAuditEntries("f", "a")
+		t.wantAuditEntries("f", "l", "i", "a")
 	})
 
 	run("stores audit entries with the same ID once, also concurrently", func(t *tester) {

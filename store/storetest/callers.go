@@ -53,6 +53,20 @@ func (c creator) callers(run runner) {
 		t.rotate("acct", "caller", "three")
 		t.wantError("value replaced twice", c.create(t, "acct", "d", by("caller", "one", true)), auth.ErrCredentialChanged)
 
+		for _, disabled := range []bool{true, false} {
+			_, err := t.store.UpdateKey(t.Context(), "acct", "caller", func(key *driver.Key, _ *audit.Entry) error {
+				key.Disabled = disabled
+				return nil
+			})
+			t.must(err)
+			if disabled {
+				t.wantError("disabled key", c.create(t, "acct", "d", by("caller", "three", false)), auth.ErrCredentialChanged)
+				t.wantError("disabled key, replaced value", c.create(t, "acct", "d", by("caller", "two", true)), auth.ErrCredentialChanged)
+				wantSame(t, "exists", c.exists(t, "acct", "d"), false)
+			}
+		}
+		t.must(c.create(t, "acct", "e", by("caller", "three", false)))
+
 		t.must(t.store.DeleteKey(t.Context(), "acct", "caller", nil, audit.Entry{}))
 		t.wantError("deleted key", c.create(t, "acct", "d", by("caller", "three", false)), auth.ErrCredentialChanged)
 		t.wantError("deleted key, replaced value", c.create(t, "acct", "d", by("caller", "two", true)), auth.ErrCredentialChanged)

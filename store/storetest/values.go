@@ -78,6 +78,9 @@ func rotatedKey(account, id string) driver.Key {
 	key.PreviousHint = "before_…" + hintOf(id)
 	key.PreviousExpiresAt = some.Add(1234 * time.Millisecond)
 	key.AllowedNetworks, key.RateLimit = "192.0.2.0/24 2001:db8::/32", 60
+	key.RotatedAt = some.Add(time.Second)
+	key.Disabled = true
+	key.Labels = driver.LabelsOf(map[string]string{"team": "billing", "é": "<😀>", "empty": ""})
 	return key
 }
 

@@ -10,7 +10,8 @@ import (
 var ErrUnfenced = errors.New("revocations since the backup are unknown")
 
 // A Fence lists the revocations that a restored file must include. Restore refuses the zero value
-// with [ErrUnfenced]: set at least one of Abandoned, DeletedKeys, RotatedKeys and NothingRevoked.
+// with [ErrUnfenced]: set at least one of Abandoned, DeletedKeys, RotatedKeys, DisabledKeys and
+// NothingRevoked.
 type Fence struct {
 	// Abandoned is the path of the file that the restored file replaces, if it is still readable.
 	// Restore then copies the abandoned file instead of the backup: keys and webhooks keep their
@@ -32,6 +33,10 @@ type Fence struct {
 	// values in use.
 	RotatedKeys []Ref
 
+	// DisabledKeys are the keys disabled since the backup, or given an earlier expiry. Restore
+	// disables them, even in a copy of the abandoned file.
+	DisabledKeys []Ref
+
 	// DeletedWebhooks are the webhooks deleted since the backup. Restore deletes them, with their
 	// pending deliveries.
 	DeletedWebhooks []Ref
@@ -41,7 +46,7 @@ type Fence struct {
 	// also completes erasures that are in progress in the restored file.
 	ErasedAccounts []string
 
-	// NothingRevoked states that no key was deleted or rotated since the backup.
+	// NothingRevoked states that no key was deleted, rotated, disabled or shortened since the backup.
 	NothingRevoked bool
 
 	// NoHold makes Restore leave the webhooks as they are; by default it puts all of them on hold.
@@ -80,6 +85,8 @@ const (
 	KeyDeleted FindingKind = "key deleted"
 	// KeyDead: the key's value was replaced since the backup, and the new value is unknown.
 	KeyDead FindingKind = "key without a value"
+	// KeyDisabled: the key was disabled or given an earlier expiry since the backup.
+	KeyDisabled FindingKind = "key disabled"
 	// WebhookDeleted: the webhook was deleted since the backup.
 	WebhookDeleted FindingKind = "webhook deleted"
 	// MayBeSentTwice: the delivery was pending at the time of the backup, and may have been sent
@@ -97,7 +104,7 @@ type RestoreInfo struct {
 	// has no event. Without an abandoned file, events published later are lost.
 	LastPublished time.Time
 
-	KeysDeleted, KeysDead                       int
+	KeysDeleted, KeysDead, KeysDisabled         int
 	WebhooksHeld, WebhooksDeleted               int
 	MayBeSentTwice, EventsAdded, AccountsErased int
 

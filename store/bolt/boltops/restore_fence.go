@@ -161,7 +161,7 @@ func (f *fencer) deleteDamaged(tx *bbolt.Tx) error {
 		f.report(&f.info.KeysDeleted, Finding{Kind: KeyDeleted, Account: r.Account, ID: r.ID})
 		return keys.Delete(hash)
 	}
-	for _, r := range slices.Concat(f.fence.DeletedKeys, f.fence.RotatedKeys) {
+	for _, r := range slices.Concat(f.fence.DeletedKeys, f.fence.RotatedKeys, f.fence.DisabledKeys) {
 		row := record.DecodeAccountRow(bytes.Clone(accounts.Get(rowOf(r))))
 		hash := row.Hash
 		key := decodeKey(hash, keys.Get(hash))
@@ -221,6 +221,13 @@ func (f *fencer) apply(ctx context.Context) error {
 		}
 		return f.killKey(ctx, r)
 	})
+	err = errors.Join(err, each(f.fence.DisabledKeys, func(r Ref) error {
+		_, err := f.store.UpdateKey(ctx, r.Account, r.ID, func(key *driver.Key, _ *audit.Entry) error {
+			key.Disabled = true
+			return nil
+		})
+		return f.found(err, &f.info.KeysDisabled, KeyDisabled, r)
+	}))
 	err = errors.Join(err, each(f.fence.DeletedKeys, func(r Ref) error {
 		return f.found(f.store.DeleteKey(ctx, r.Account, r.ID, nil, audit.Entry{}), &f.info.KeysDeleted, KeyDeleted, r)
 	}))

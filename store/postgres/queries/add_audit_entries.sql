@@ -1,5 +1,6 @@
 -- Stores audit entries in the order of a list, except those that there are, and counts them. One of the action $2
--- is stored only if its key is there, and expires when the audit entry tells.
+-- is stored only if its key is there, and expires when the audit entry tells, or, for the reason lifetime, later
+-- or never.
 -- $1 the list, as JSON; $2 an action of keys, empty: none.
 with added as (
 	insert into storageapi.audit (account, id, pending, at, action, target_kind, target_id, target_name, target_hint,
@@ -13,7 +14,8 @@ with added as (
 		actor_kind text, actor_id text, actor_name text, actor_hint text, changed text[], turned text, request_id text, client_address text,
 		object text, reason text, since timestamptz, until timestamptz, routine boolean, stored_at timestamptz)
 	where n.action <> $2::text or (
-		select true from storageapi.keys where account = n.account and id = n.target_id and next is null and expires_at = n.until limit 1)
+		select true from storageapi.keys where account = n.account and id = n.target_id and next is null and (
+			expires_at = n.until and n.reason <> 'lifetime' or n.reason = 'lifetime' and (expires_at is null or expires_at > n.until)) limit 1)
 	on conflict (account, id) do nothing returning 1
 )
 select count(*) from added
