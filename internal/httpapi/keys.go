@@ -110,14 +110,20 @@ func (a *api) createKey(c *call) (response, error) {
 }
 
 func (a *api) getKey(c *call) (response, error) {
-	key, err := a.keys.Get(c.Context(), c.caller.Account, c.keyID())
-	if err == nil {
-		err = c.sees(key.Resources)
-	}
+	key, err := a.readKey(c)
 	if err != nil {
 		return response{}, err
 	}
 	return showKey(key, "")
+}
+
+// readKey returns the key in the path, if it exists for the caller.
+func (a *api) readKey(c *call) (apikeys.Key, error) {
+	key, err := a.keys.Get(c.Context(), c.caller.Account, c.keyID())
+	if err == nil {
+		err = c.sees(key.Resources)
+	}
+	return key, err
 }
 
 // A refusalView describes a refused request.
@@ -127,12 +133,12 @@ type refusalView struct {
 }
 
 func (a *api) listRefusals(c *call) (response, error) {
-	list, err := a.keys.Refusals(c.Context(), c.caller.Account, c.keyID())
+	key, err := a.readKey(c)
 	if err != nil {
 		return response{}, err
 	}
 	views := []refusalView{}
-	for _, r := range list {
+	for _, r := range key.Refusals() {
 		views = append(views, refusalView{timestamp(r.At), r})
 	}
 	return ok(map[string][]refusalView{"data": views})

@@ -75,13 +75,14 @@ func newHousehold(t *testing.T) *household {
 	return house
 }
 
-var lastUsed = regexp.MustCompile(`"lastUsedAt":[^,]*,`)
+// use matches what was recorded about uses of keys.
+var use = regexp.MustCompile(`"lastUsedAt":[^,]*,|,"(lastUsedFrom":"[^"]*"|(scopesUsed|networksUsed)":\[[^]]*\])`)
 
 // state returns all that an administrator sees, to detect changes.
 func (h *household) state() map[string]string {
 	state := make(map[string]string)
 	see := func(path string) {
-		state[path] = lastUsed.ReplaceAllString(h.do("GET", path, h.admin, "").want(200, "").body, "")
+		state[path] = use.ReplaceAllString(h.do("GET", path, h.admin, "").want(200, "").body, "")
 	}
 	see(keysPath)
 	see(webhooksPath)
@@ -160,7 +161,7 @@ func TestLimitedKey_EveryRoute_SeesNothingElse(t *testing.T) {
 			} // DELETE changes only the caller
 		case "/v2/api-keys/{id}":
 			under(h.keys, map[string]string{"PATCH": `{"name":"stolen"}`}[method])
-		case "/v2/api-keys/{id}/rotate":
+		case "/v2/api-keys/{id}/rotate", "/v2/api-keys/{id}/refusals":
 			under(h.keys, "")
 		case "/v2/notifications/events/{id}/body":
 			under(h.events, "")
