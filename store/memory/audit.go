@@ -22,6 +22,7 @@ type auditLog struct {
 // accountAuditEntries are the audit entries of an account.
 type accountAuditEntries struct {
 	all     []*entry
+	pending int // number of pending entries
 	ids     map[string]bool
 	targets map[audit.Target][]*entry // keyed by the target's Ref
 	routine []*entry
@@ -59,6 +60,9 @@ func (l *auditLog) addAt(n audit.Entry, at time.Time) bool {
 	added := &entry{n, l.last, at}
 	of.ids[n.ID] = true
 	of.all = append(of.all, added)
+	if n.Pending {
+		of.pending++
+	}
 	of.targets[n.Target.Ref()] = append(of.targets[n.Target.Ref()], added)
 	l.order = append(l.order, added)
 	if n.Routine() {
@@ -74,6 +78,9 @@ func (l *auditLog) remove(n *entry) {
 	l.order = without(l.order, n)
 	of := l.accounts[n.Account]
 	delete(of.ids, n.ID)
+	if n.Pending {
+		of.pending--
+	}
 	if of.all = without(of.all, n); len(of.all) == 0 {
 		delete(l.accounts, n.Account)
 	}
@@ -176,7 +183,7 @@ func (s *Store) ListAuditEntries(ctx context.Context, account string, query audi
 	return page, nil
 }
 
-// PendingAccounts implements [audit.Store]. It scans all audit entries.
+// PendingAccounts implements [audit.Store].
 func (s *Store) PendingAccounts(ctx context.Context, after string, limit int) ([]string, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
@@ -184,7 +191,7 @@ func (s *Store) PendingAccounts(ctx context.Context, after string, limit int) ([
 	defer s.mu.Unlock()
 	var list []string
 	for account, of := range s.entries.accounts {
-		if account > after && slices.ContainsFunc(of.all, func(n *entry) bool { return n.Pending }) {
+		if account > after && of.pending > 0 {
 			list = append(list, account)
 		}
 	}
@@ -199,7 +206,7 @@ func (s *Store) PendingAuditEntries(ctx context.Context, account string, limit i
 	}
 	defer s.mu.Unlock()
 	of := s.entries.accounts[account]
-	if of == nil {
+	if of == nil || of.pending == 0 {
 		return nil, nil
 	}
 	var list []audit.Numbered
@@ -217,10 +224,14 @@ func (s *Store) TakeAuditEntries(ctx context.Context, numbers []uint64) error {
 		return err
 	}
 	defer s.mu.Unlock()
-	for _, n := range s.entries.order {
-		if slices.Contains(numbers, n.number) {
-			n.Pending = false
+	for _, number := range numbers {
+		i, found := slices.BinarySearchFunc(s.entries.order, number, byNumber)
+		if !found || !s.entries.order[i].Pending {
+			continue
 		}
+		n := s.entries.order[i]
+		n.Pending = false
+		s.entries.accounts[n.Account].pending--
 	}
 	return nil
 }
