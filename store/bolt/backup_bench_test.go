@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// BenchmarkBackup backs up a file of 1 GiB (64 MiB with -short) while 1,000 events a second are
+// BenchmarkBackup backs up a file of 1 GiB (16 MiB with -short) while 1,000 events a second are
 // published. Five turns with a backup alternate with turns of the same length without a backup.
 // BenchmarkBackup compares the median and the 99th percentile of a publisher's waiting time
 // ("x/p50" and "x/p99", medians of the turns). It also reports how much more the file grew in a
@@ -34,7 +34,7 @@ func BenchmarkBackup(b *testing.B) {
 	}, driver.CreateOptions{}))
 	size := int64(1 << 30)
 	if testing.Short() {
-		size = 64 << 20
+		size = 16 << 20
 	}
 	var n atomic.Int64
 	publish := func(body []byte) error {

@@ -16,7 +16,7 @@ import (
 func BenchmarkUses(b *testing.B) {
 	count, used := 1_000_000, 1<<16
 	if testing.Short() {
-		count, used = 100_000, 6554
+		count, used = 10_000, 655
 	}
 	s, err := bolt.Open(filepath.Join(b.TempDir(), "keys.db"))
 	if err != nil {

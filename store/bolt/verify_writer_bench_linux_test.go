@@ -29,9 +29,9 @@ import (
 // processor time of one verification, without the writer and with it, less the time that the writer
 // takes alone.
 func BenchmarkVerifyWithWriter(b *testing.B) {
-	count := 1_000_000
+	count, draws := 1_000_000, 1<<22
 	if testing.Short() {
-		count = 10_000
+		count, draws = 10_000, 1<<14
 	}
 	s, tokens := filled(b, count)
 	file := copied(b, s)
@@ -47,7 +47,7 @@ func BenchmarkVerifyWithWriter(b *testing.B) {
 	}
 	for _, zipf := range []*rand.Zipf{nil, rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, uint64(count-1))} {
 		// Draw so often that 350,000 different keys occur, most of them only once.
-		name, drawn := "hot", make([]int32, 1<<22)
+		name, drawn := "hot", make([]int32, draws)
 		for i := range drawn {
 			drawn[i] = rand.Int32N(1000)
 			if zipf != nil {
