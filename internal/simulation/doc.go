@@ -3,7 +3,7 @@
 // seed. The package contains only tests.
 //
 //	go test ./internal/simulation                        # a few seeds
-//	cd internal/simulation && go test -seeds 100         # as in CI: 100 in memory, 20 on disk, 20 on both; prints combinations of faults
+//	cd internal/simulation && go test -seeds 100         # 100 in memory, 20 on disk, 20 on both; prints combinations of faults
 //	cd internal/simulation && go test -for 8h -timeout 0 # new seeds for 8 hours
 //	go test ./internal/simulation -run Bolt -seed 17 -count 20
 //
