@@ -30,8 +30,10 @@ func TestHeaderListsMatchOpenAPI(t *testing.T) {
 					answered = append(answered, name)
 				}
 			}
-			for _, member := range value {
-				walk(member)
+			for name, member := range value {
+				if name != "examples" { // which may have request headers of webhooks
+					walk(member)
+				}
 			}
 		case []any:
 			for _, member := range value {

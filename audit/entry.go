@@ -21,7 +21,8 @@ type Entry struct {
 	Changed []string
 
 	// Turned is "on" or "off" for a WebhookChanged entry whose Changed contains "active" and for a
-	// KeyChanged entry whose Changed contains "enabled"; else empty.
+	// KeyChanged entry whose Changed contains "enabled"; else "paused" or "resumed" for a
+	// WebhookChanged entry whose Changed contains "pausedUntil"; else empty.
 	Turned string
 
 	// RequestID and ClientAddress identify the request that caused the change, up to 64 visible
@@ -42,7 +43,8 @@ type Entry struct {
 	Since time.Time
 
 	// Until depends on the action. KeyExpiring, KeyCreated: when the key expires. KeyRotated,
-	// WebhookRotated: when the previous value becomes invalid. WebhookFailing: the earliest time at
+	// WebhookRotated: when the previous value becomes invalid. WebhookChanged: when the pause ends.
+	// WebhookFailing: the earliest time at
 	// which the webhook will be disabled. StoreRecovered: when the store could be written again.
 	// Zero means never, or unknown.
 	Until time.Time

@@ -78,7 +78,7 @@ var actionTexts = map[audit.Action]string{
 // fieldTexts are the labels of fields, the same as on the pages of keys and webhooks.
 var fieldTexts = map[string]string{
 	"name": "name", "scopes": "scopes", "expiresAt": "expiry", "labels": "labels",
-	"url": "endpoint URL", "events": "events", "resources": "resources", "active": "on/off state", "held": "hold", "threshold": "balance threshold",
+	"url": "endpoint URL", "events": "events", "resources": "resources", "active": "on/off state", "held": "hold", "threshold": "balance threshold", "headers": "request headers", "pausedUntil": "pause",
 }
 
 // turnedKey are the labels of [audit.Entry.Turned] for keys.
@@ -293,6 +293,8 @@ func (p *pages) viewPast(c *call, n *audit.Entry, name string) pastView {
 		view.Text = "Webhook turned " + n.Turned
 	case n.Turned != "" && slices.Equal(n.Changed, []string{"enabled"}):
 		view.Text = "Key " + turnedKey[n.Turned]
+	case n.Turned != "" && slices.Equal(n.Changed, []string{"pausedUntil"}):
+		view.Text = "Webhook " + n.Turned
 	case len(n.Changed) > 0:
 		var fields []string
 		for _, field := range n.Changed {
@@ -334,6 +336,8 @@ func (p *pages) viewPast(c *call, n *audit.Entry, name string) pastView {
 			label = "previous value works until"
 		case audit.WebhookRotated:
 			label = "previous secret signs until"
+		case audit.WebhookChanged:
+			label = "paused until"
 		case audit.WebhookFailing:
 			label = "turned off at the earliest"
 		}

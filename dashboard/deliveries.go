@@ -220,6 +220,8 @@ func resent(webhook *webhooks.Webhook) string {
 		return "held"
 	case !webhook.Active:
 		return "waits"
+	case !webhook.PausedUntil.IsZero():
+		return "pause"
 	}
 	return "redelivered"
 }
@@ -251,7 +253,7 @@ func (p *pages) deliveryPage(c *call, problem string) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	due := delivery.State == webhooks.Pending && webhook.Claimable() && delivery.NextAttemptAt.Sub(p.now()) < time.Minute
+	due := delivery.State == webhooks.Pending && sends(&webhook) && delivery.NextAttemptAt.Sub(p.now()) < time.Minute
 	return response{page: "delivery", title: "Delivery of " + delivery.EventID, tab: "webhooks", refresh: due,
 		data: deliveryPageView{shown, p.viewDelivery(&delivery), event, problem}}, nil
 }

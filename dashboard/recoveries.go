@@ -115,6 +115,6 @@ func (p *pages) showRecovery(c *call) (response, error) {
 	if view.Recovered == 0 {
 		view.Pending = 0 // no pending delivery belongs to this recovery
 	}
-	view.Live = !view.Done || view.Pending > 0 && webhook.Claimable()
+	view.Live = !view.Done || view.Pending > 0 && sends(&webhook)
 	return response{page: "recovery", title: "Resending events", tab: "webhooks", refresh: view.Live, data: view}, nil
 }

@@ -61,4 +61,7 @@ var messages = map[string]string{
 	"redelivered": "Queued to be sent again.",
 	"waits":       "Queued until you turn the webhook back on.",
 	"held":        "Queued until the webhook is released.",
+	"pause":       "Queued until the webhook’s pause ends.",
+	"paused":      "Webhook paused. Events wait until the pause ends.",
+	"resumed":     "Webhook resumed. Events that have waited are sent now.",
 }

@@ -43,6 +43,8 @@ func (p *pages) mux() *http.ServeMux {
 		{"POST", "webhooks/{id}/edit", auth.UpdateWebhook, p.updateWebhook},
 		{"GET", "webhooks/{id}/turn", auth.UpdateWebhook, p.askTurnOffWebhook},
 		{"POST", "webhooks/{id}/turn", auth.UpdateWebhook, p.turnWebhook},
+		{"GET", "webhooks/{id}/pause", auth.UpdateWebhook, p.askPauseWebhook},
+		{"POST", "webhooks/{id}/pause", auth.UpdateWebhook, p.pauseWebhook},
 		{"POST", "webhooks/{id}/release", auth.UpdateWebhook, p.releaseWebhook},
 		{"POST", "webhooks/{id}/test", auth.UpdateWebhook, p.testWebhook},
 		{"GET", "webhooks/{id}/rotate", auth.UpdateWebhook, p.askRotateSecret},

@@ -17,12 +17,12 @@ func TestSecrets_AppearOnlyOnTheirOwnPages(t *testing.T) {
 	first := s.post("api-keys/new", newKey).want(http.StatusOK).secret()
 	key := s.keys()[0].ID
 	second := s.post("api-keys/"+key+"/rotate", s.get("api-keys/"+key+"/rotate").form("grace", "24h")).want(http.StatusOK).secret()
-	newHook := s.get("webhooks/new").form("url", "https://example.com/", "events", "balance.low")
+	newHook := s.get("webhooks/new").form("url", "https://example.com/", "events", "balance.low", "secrets", "Authorization: Bearer h3ader-s3cret")
 	third := s.post("webhooks/new", newHook).want(http.StatusOK).secret()
 	webhook := s.webhooks()[0].ID
 	fourth := s.post("webhooks/"+webhook+"/rotate", s.get("webhooks/"+webhook+"/rotate").form("grace", "24h")).want(http.StatusOK).secret()
 
-	secrets := []string{first, second, third, fourth, strings.TrimPrefix(third, "whsec_"), strings.TrimPrefix(fourth, "whsec_")}
+	secrets := []string{first, second, third, fourth, strings.TrimPrefix(third, "whsec_"), strings.TrimPrefix(fourth, "whsec_"), "h3ader-s3cret"}
 	for _, secret := range secrets {
 		if secret == "" {
 			t.Fatal("a secret was not shown")

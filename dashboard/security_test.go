@@ -37,6 +37,8 @@ func steps(key, webhook, event, recovery string) []struct{ method, path string }
 		{"POST", "webhooks/" + webhook + "/edit"},
 		{"GET", "webhooks/" + webhook + "/turn"},
 		{"POST", "webhooks/" + webhook + "/turn"},
+		{"GET", "webhooks/" + webhook + "/pause"},
+		{"POST", "webhooks/" + webhook + "/pause"},
 		{"POST", "webhooks/" + webhook + "/test"},
 		{"GET", "webhooks/" + webhook + "/rotate"},
 		{"POST", "webhooks/" + webhook + "/rotate"},
@@ -56,7 +58,7 @@ func steps(key, webhook, event, recovery string) []struct{ method, path string }
 // allFields returns a form with every field that a route requires.
 func allFields() url.Values {
 	return url.Values{
-		"name": {"stolen"}, "scopes": {"files:read"}, "expiry": {"never"}, "grace": {"0s"}, "version": {"x"}, "to": {"off"},
+		"name": {"stolen"}, "scopes": {"files:read"}, "expiry": {"never"}, "grace": {"0s"}, "version": {"x"}, "to": {"off"}, "for": {"never"},
 		"url": {"https://example.com/stolen"}, "events": {"balance.low"}, "state": {"dead"}, "event": {"evt_1"},
 	}
 }

@@ -1,11 +1,13 @@
 package dashboard
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
 	"time"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -60,7 +62,11 @@ func (p *pages) releaseWebhook(c *call) (response, error) {
 }
 
 func (p *pages) testWebhook(c *call) (response, error) {
-	test, err := p.webhooks.SendTest(c.Context(), c.account, c.PathValue("id"))
+	t := cmp.Or(webhooks.EventType(c.PostForm.Get("type")), webhooks.TypeTest)
+	test, err := p.webhooks.SendExample(c.Context(), c.account, c.PathValue("id"), t)
+	if rule, ok := errors.AsType[*apierr.ValidationError](err); ok {
+		return response{}, badForm{rule}
+	}
 	if busy, held := errors.Is(err, webhooks.ErrTesting), errors.Is(err, webhooks.ErrHeld); busy || held {
 		a, err := p.webhookPage(c, &testView{Busy: busy, Held: held})
 		a.status = http.StatusConflict

@@ -90,6 +90,7 @@ func (p *pages) editWebhook(c *call) (response, error) {
 	}
 	view := p.viewWebhook(&webhook)
 	f := newForm(map[string][]string{"url": {webhook.URL}, "threshold": {view.Threshold}, "resources": {webhook.Resources.String()}})
+	f.fillHeaders(webhook.Headers)
 	for _, t := range webhook.Events {
 		f.Values.Add("events", string(t))
 	}
@@ -116,7 +117,12 @@ func (p *pages) updateWebhook(c *call) (response, error) {
 	}
 	_, err = p.webhooks.Update(c.Context(), c.account, id, webhooks.UpdateParams{
 		URL: &params.URL, Events: params.Events, Threshold: &params.Threshold, Resources: &params.Resources, If: unchanged(view.Version),
+		Headers: f.changes(webhook.Headers, params.Headers),
 	})
+	if rule, ok := errors.AsType[*apierr.ValidationError](err); ok { // too many headers together with those that stay
+		f.Errors[rule.Field] = sentence(rule.Reason)
+		return p.webhookForm(view, http.StatusUnprocessableEntity), nil
+	}
 	if errors.Is(err, errChanged) {
 		view.Problem = "This webhook was changed since you opened the form. Save again to replace those changes with yours."
 		view.Version = shown.Version
@@ -131,7 +137,9 @@ func (p *pages) updateWebhook(c *call) (response, error) {
 // readWebhook returns the parameters in the form, and records errors of its fields. It accepts
 // event types that are no longer declared if the webhook is already subscribed to them.
 func (p *pages) readWebhook(f form, before []webhooks.EventType) (params webhooks.CreateParams, err error) {
-	params = webhooks.CreateParams{URL: strings.TrimSpace(f.Values.Get("url")), Events: []webhooks.EventType{}, Resources: f.resources()}
+	params = webhooks.CreateParams{
+		URL: strings.TrimSpace(f.Values.Get("url")), Events: []webhooks.EventType{}, Resources: f.resources(), Headers: f.headers(),
+	}
 	for _, name := range f.Values["events"] {
 		params.Events = append(params.Events, webhooks.EventType(name))
 	}

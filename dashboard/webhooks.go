@@ -19,12 +19,14 @@ type webhookView struct {
 	Events    []eventView
 	Resources []string // the resources that it is limited to; empty means no limit
 	Active    bool
-	Held      bool   // on hold since a restore
+	Held      bool // on hold since a restore
+	Paused    bool
 	State     string // a class in style.css
 	StateText string
-	Reason    []sentenceView // why it is off, or when it will be turned off because attempts fail
-	Down      bool           // its receiver is down and gets one attempt at a time
-	Threshold string         // in SUI; empty: none
+	Reason    []sentenceView    // why it is off, or when it will be turned off because attempts fail
+	Down      bool              // its receiver is down and gets one attempt at a time
+	Threshold string            // in SUI; empty: none
+	Headers   []webhooks.Header // which print without secret values
 	Created   *when
 	Version   string
 
@@ -45,7 +47,7 @@ func (v *webhookView) because(before string, at *when, after string) {
 
 func (p *pages) viewWebhook(w *webhooks.Webhook) webhookView {
 	view := webhookView{
-		ID: w.ID, URL: w.URL, Resources: w.Resources.Names(), Active: w.Active, Held: w.Held,
+		ID: w.ID, URL: w.URL, Resources: w.Resources.Names(), Active: w.Active, Held: w.Held, Paused: !w.PausedUntil.IsZero(), Headers: w.Headers,
 		Created: p.when(w.CreatedAt), PreviousUntil: p.when(w.PreviousSecretExpiresAt), Version: webhookVersion(w),
 	}
 	for _, t := range w.Events {
@@ -70,6 +72,12 @@ func (p *pages) viewWebhook(w *webhooks.Webhook) webhookView {
 	case w.Held:
 		view.State, view.StateText = "warn", "On hold"
 		view.because("The service was restored from a backup. Pending events may have been sent before. They wait until you release the webhook.", nil, "")
+	case view.Paused && w.PausedUntil.Before(webhooks.NoEnd):
+		view.State, view.StateText = "quiet", "Paused"
+		view.because("Paused until ", p.when(w.PausedUntil), ". Events wait until then.")
+	case view.Paused:
+		view.State, view.StateText = "quiet", "Paused"
+		view.because("Paused. Events wait until you resume the webhook.", nil, "")
 	case failing != nil:
 		view.State, view.StateText = "warn", "Failing"
 		view.because("Every attempt has failed since ", failing, ".")
@@ -84,7 +92,7 @@ func (p *pages) viewWebhook(w *webhooks.Webhook) webhookView {
 func (p *pages) viewCurrent(c *call, w *webhooks.Webhook) (webhookView, webhooks.WebhookStats, error) {
 	view := p.viewWebhook(w)
 	stats, err := p.webhooks.WebhookStats(c.Context(), c.account, w.ID)
-	if err != nil || !w.Claimable() {
+	if err != nil || !sends(w) {
 		return view, stats, err
 	}
 	if view.Down = stats.LimiterState.Open; view.Down {
@@ -188,6 +196,7 @@ type webhookPageView struct {
 	Deliveries []deliveryView // deliveries other than Failures
 	Quiet      bool           // no event was published for the webhook in the last 24 hours
 	Test       *testView
+	Examples   []eventView  // types of which a test event can be sent
 	Skipped    *skippedView // nil if no skipped events are known
 }
 
@@ -279,6 +288,9 @@ func (p *pages) webhookPage(c *call, test *testView) (response, error) {
 		Failures:   p.viewDeliveries(failed.Deliveries),
 		Deliveries: p.viewDeliveries(others[:min(latest, len(others))]),
 		Quiet:      len(events.Events) == 0 && events.Next == "",
+	}
+	for _, t := range p.webhooks.ExampleTypes() {
+		view.Examples = append(view.Examples, p.viewEvent(t))
 	}
 	off := webhook.OffAt
 	if webhook.Active {

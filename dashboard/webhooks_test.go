@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -106,6 +107,74 @@ func TestEditWebhook(t *testing.T) {
 }
 
 // The page must say that a webhook is on hold, and must let users release it if they may change it.
+// The form sets, changes and removes headers. No page shows a secret value, not even a refused form.
+func TestWebhookHeaders(t *testing.T) {
+	s := newSite(t, storageapi.Config{})
+	const secret, other = "h3ader-s3cret", "0ther-s3cret"
+	form := s.get("webhooks/new").form("url", "https://example.com/hooks", "events", "balance.low", "headers", "X-Team: a: b\r\nX-Old: 1", "secrets", "Authorization: Bearer "+secret+"\r\n\r\nX-Token:"+secret)
+	form.Set("url", "http://example.com")
+	s.post("webhooks/new", form).want(http.StatusUnprocessableEntity).says("X-Team: a: b").hides(secret)
+	form.Set("url", "https://example.com/hooks")
+	s.post("webhooks/new", form).want(http.StatusOK).hides(secret)
+	id := s.webhooks()[0].ID
+	wantHeaders := func(want ...webhooks.Header) {
+		t.Helper()
+		if got := s.webhook(id).Headers; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	wantHeaders(webhooks.Header{Name: "Authorization", Value: "Bearer " + secret, Secret: true}, webhooks.Header{Name: "X-Old", Value: "1"},
+		webhooks.Header{Name: "X-Team", Value: "a: b"}, webhooks.Header{Name: "X-Token", Value: secret, Secret: true})
+	s.get("webhooks/"+id).want(http.StatusOK).says("Authorization: [redacted]", "X-Team: a: b").hides(secret)
+
+	edit := s.get("webhooks/" + id + "/edit").want(http.StatusOK).says("Remove X-Token").hides(secret)
+	saved := edit.form("url", "https://example.com/hooks", "events", "balance.low", "headers", "X-Team: c", "secrets", "authorization: "+other, "remove", "X-Token")
+	s.post("webhooks/"+id+"/edit", saved).want(http.StatusSeeOther)
+	wantHeaders(webhooks.Header{Name: "Authorization", Value: other, Secret: true}, webhooks.Header{Name: "X-Team", Value: "c"})
+
+	for _, invalid := range []string{"X-Team", "Host: example.com", "X A: 1", strings.Repeat("X-A: 1\n", 2)} {
+		form := s.get("webhooks/"+id+"/edit").form("url", "https://example.com/hooks", "events", "balance.low", "headers", invalid, "secrets", "X-Token: "+secret)
+		s.post("webhooks/"+id+"/edit", form).want(http.StatusUnprocessableEntity).hides(secret, other)
+	}
+	wantHeaders(webhooks.Header{Name: "Authorization", Value: other, Secret: true}, webhooks.Header{Name: "X-Team", Value: "c"})
+}
+
+func TestPauseWebhook(t *testing.T) {
+	r := newReceiver(t)
+	s, w := newDelivering(t, r)
+	path := "webhooks/" + w.ID
+	ask := s.get(path+"/pause").want(http.StatusOK).says("Pause this webhook?", "4 hours", "Until a date")
+	for invalid, values := range map[string][]string{
+		"Select how long to pause.":  {"for", "1s"},
+		"Enter when the pause ends.": {"for", "date"},
+		"Enter a date and time":      {"for", "date", "until", "soon"},
+		"Must be in the future":      {"for", "date", "until", "2020-01-01T00:00"},
+	} {
+		s.post(path+"/pause", ask.form(values...)).want(http.StatusUnprocessableEntity).says(invalid)
+	}
+	for choice, want := range map[string]time.Duration{"1h": time.Hour, "4h": 4 * time.Hour, "24h": 24 * time.Hour} {
+		s.post(path+"/pause", ask.form("for", choice)).want(http.StatusSeeOther)
+		if off := time.Until(s.webhook(w.ID).PausedUntil) - want; off.Abs() > time.Minute {
+			t.Errorf("%s pauses for %v", choice, want+off)
+		}
+	}
+	s.follow(s.post(path+"/pause", ask.form("for", "date", "until", "2999-01-31T12:00"))).says("Webhook paused.", "Paused until", "0 events pending.", "Resume").hides("Pause…", ">On<")
+	if got, want := s.webhook(w.ID).PausedUntil, time.Date(2999, 1, 31, 12, 0, 0, 0, time.UTC); !got.Equal(want) {
+		t.Errorf("paused until %v, want %v", got, want)
+	}
+	if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: "evt_paused", Account: alice, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	s.follow(s.post(path+"/deliveries/evt_paused", nil)).says("Queued until the webhook’s pause ends.")
+	page := s.follow(s.post(path+"/pause", ask.form("for", "never"))).says("Events wait until you resume the webhook.", "1 event pending.")
+	s.get("webhooks").says("Paused").hides(">On<")
+	resumed := s.follow(s.post(path+"/pause", page.form("for", "resume"))).says("Webhook resumed.", "Pause…").hides("Paused")
+	if !s.webhook(w.ID).PausedUntil.IsZero() {
+		t.Errorf("still paused: %s", resumed.body)
+	}
+	s.get("audit-log?target="+w.ID).says("Webhook paused", "paused until", "Webhook resumed")
+}
+
 func TestReleaseWebhook(t *testing.T) {
 	store := memory.New()
 	s := newSite(t, storageapi.Config{Store: store})
@@ -254,6 +323,8 @@ func TestTestWebhook(t *testing.T) {
 	got := s.post(path+"/test", nil).want(http.StatusOK).says("Test result", "418 I'm a teapot", "Webhook-Signature [redacted]")
 	checkMarkup(t, got)
 	received := r.header.Load().(http.Header)
+	s.post(path+"/test", url.Values{"type": {"balance.low"}}).want(http.StatusOK).says(`"type": "balance.low"`)
+	s.post(path+"/test", url.Values{"type": {"nope"}}).want(http.StatusBadRequest)
 	got.hides(w.Secret.Reveal(), received.Get("Webhook-Signature"), received.Get("X-Service-Signature")).says(received.Get("Webhook-Id"), received.Get("User-Agent"))
 	r.Close()
 	s.post(path+"/test", nil).want(http.StatusOK).says("connection refused by ", "No request was sent.")

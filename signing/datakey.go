@@ -132,20 +132,57 @@ func (k *DataKey) Open(record []byte, context string) (Secret, error) {
 	if len(sealed) < minSealed {
 		return Secret{}, ErrDamaged
 	}
+	key, err := k.unseal(name, sealed, context)
+	if err == nil && (len(key) < minSecretBytes || len(key) > maxSecretBytes) {
+		err = ErrDamaged
+	}
+	if err != nil {
+		return Secret{}, err
+	}
+	return secretOf(key), nil
+}
+
+// unseal returns the plain bytes of sealed bytes.
+func (k *DataKey) unseal(name [keyNameSize]byte, sealed []byte, context string) ([]byte, error) {
 	if !k.seals() {
-		return Secret{}, ErrSealed
+		return nil, ErrSealed
 	}
 	named := k.open()
 	if named.name != name {
-		return Secret{}, ErrSealed
+		return nil, ErrSealed
 	}
 	w := getWorkspace()
 	defer putWorkspace(w)
-	key, err := named.aead.Open(nil, nil, sealed, w.additional(context))
-	if err != nil || len(key) < minSecretBytes || len(key) > maxSecretBytes {
-		return Secret{}, ErrDamaged
+	plain, err := named.aead.Open(nil, nil, sealed, w.additional(context))
+	if err != nil {
+		return nil, ErrDamaged
 	}
-	return secretOf(key), nil
+	return plain, nil
+}
+
+// textContext keeps the records of SealText and Seal with the same context apart.
+const textContext = "\x00text"
+
+// SealText is like [DataKey.Seal], for other secrets of a webhook: printable text. The record of ""
+// is empty.
+func (k *DataKey) SealText(text, context string) []byte {
+	if !k.seals() || text == "" {
+		return []byte(text)
+	}
+	w := getWorkspace()
+	defer putWorkspace(w)
+	return k.open().seal([]byte(text), w.additional(context+textContext))
+}
+
+// OpenText returns the text of a record made by [DataKey.SealText]. The error is [ErrSealed] or
+// [ErrDamaged].
+func (k *DataKey) OpenText(record []byte, context string) (string, error) {
+	name, sealed := parseRecord(record)
+	if sealed == nil {
+		return string(record), nil
+	}
+	text, err := k.unseal(name, sealed, context+textContext)
+	return string(text), err
 }
 
 func openPlain(record []byte) (Secret, error) {

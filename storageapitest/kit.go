@@ -199,7 +199,7 @@ func (k *Kit) pending() string {
 		if err != nil {
 			k.t.Fatalf("storageapitest: list webhooks: %v", err)
 		}
-		if !webhook.Claimable() {
+		if !webhook.Claimable() || !webhook.PausedUntil.IsZero() {
 			continue
 		}
 		stats, err := k.API.Webhooks.WebhookStats(ctx, k.Account, webhook.ID)

@@ -13,7 +13,6 @@ import (
 // A sender makes attempts, for deliveries and for test events.
 type sender struct {
 	client    *outbound.Client
-	header    string // signature header
 	timeout   time.Duration
 	now       func() time.Time
 	receivers receivers
@@ -25,10 +24,10 @@ func newSender(guard *outbound.Guard, config Config) *sender {
 		client: outbound.New(outbound.Config{
 			Dial: guard.Dial, Transport: config.Outbound.Transport, Check: guard.Check, RootCAs: config.Outbound.RootCAs, MaxIdle: config.Outbound.MaxIdleConns,
 		}),
-		header:  http.CanonicalHeaderKey(config.SignatureHeader),
-		timeout: config.Outbound.Timeout,
-		now:     config.Now,
-		traces:  config.Outbound.SendTraceparent,
+		timeout:   config.Outbound.Timeout,
+		now:       config.Now,
+		receivers: receivers{header: http.CanonicalHeaderKey(config.SignatureHeader), agent: config.Outbound.UserAgent},
+		traces:    config.Outbound.SendTraceparent,
 	}
 }
 
@@ -77,6 +76,8 @@ func (s *sender) attempt(cancel *outbound.Canceler, task *task) (res result) {
 		res.fail(ErrorClass(response.Failure.Kind), response.Failure.Text)
 	case status >= 300 && status <= 399:
 		res.fail(ClassRedirect, fmt.Sprintf("status %d: redirects are not followed", status))
+	case status == http.StatusRequestEntityTooLarge:
+		res.fail(ClassStatus, "status 413: the event is too large for the receiver, so it is not sent again")
 	case status < 200 || status > 299:
 		res.fail(ClassStatus, fmt.Sprintf("status %d", status))
 	}
@@ -87,13 +88,13 @@ func (s *sender) attempt(cancel *outbound.Canceler, task *task) (res result) {
 
 // sign returns the signed request for the task.
 func (s *sender) sign(task *task, at time.Time) (outbound.Request, error) {
-	receiver, err := s.receivers.of(task.Webhook, s.header, at)
+	receiver, err := s.receivers.of(task.Webhook, at)
 	if err != nil {
 		return outbound.Request{}, err
 	}
 	signed := make(http.Header, 4)
 	receiver.signer.Sign(signed, task.Event.ID, at, task.Event.Body)
-	header := []outbound.Field{{Name: signing.HeaderID}, {Name: signing.HeaderTimestamp}, {Name: signing.HeaderSignature}, {Name: s.header}}
+	header := []outbound.Field{{Name: signing.HeaderID}, {Name: signing.HeaderTimestamp}, {Name: signing.HeaderSignature}, {Name: s.receivers.header}}
 	for i := range header {
 		header[i].Value = signed[header[i].Name][0]
 	}
@@ -106,8 +107,8 @@ func (s *sender) sign(task *task, at time.Time) (outbound.Request, error) {
 		Body:     task.Event.Body,
 		Owner:    task.Webhook.Account,
 		Standing: standingOf(task.Webhook),
-		Secrets: func() []string { // the signing secrets and the signatures
-			return []string{task.Webhook.Secret.Reveal(), task.Webhook.PreviousSecret.Reveal(), header[2].Value, header[3].Value}
+		Secrets: func() []string { // the signing secrets, the signatures, and secret headers
+			return append(headerSecrets(task.Webhook), task.Webhook.Secret.Reveal(), task.Webhook.PreviousSecret.Reveal(), header[2].Value, header[3].Value)
 		},
 	}, nil
 }
@@ -124,23 +125,24 @@ func standingOf(w *Webhook) outbound.Standing {
 
 // SignatureHeader returns the name, in canonical form, of the request header with the signature
 // of the body: see [Config.SignatureHeader].
-func (s *WebhookService) SignatureHeader() string { return s.dispatcher.sender.header }
+func (s *WebhookService) SignatureHeader() string { return s.dispatcher.sender.receivers.header }
 
 // RequestHeader returns the request header that this service sends in the given attempt for the
-// event, with "[redacted]" in place of the signatures, and without Host, Content-Length and the
-// Traceparent of [Outbound.SendTraceparent]. It is nil if the error class shows that no request was
-// sent. After a timeout it is not nil, because the request may have been sent.
+// event, with "[redacted]" in place of the signatures, and without Host, Content-Length, the
+// webhook's own headers and the Traceparent of [Outbound.SendTraceparent]. It is nil if the error
+// class shows that no request was sent. After a timeout it is not nil, because the request may have
+// been sent.
 func (s *WebhookService) RequestHeader(eventID string, attempt Attempt) http.Header {
 	switch attempt.Class {
 	case ClassDNS, ClassBlocked, ClassConnect, ClassTLS, ClassInternal, ClassExpired, ClassResource:
 		return nil
 	}
 	return http.Header{
-		"Content-Type":             {contentType},
-		"User-Agent":               {userAgent},
-		signing.HeaderID:           {eventID},
-		signing.HeaderTimestamp:    {strconv.FormatInt(attempt.StartedAt.Unix(), 10)},
-		signing.HeaderSignature:    {outbound.Redacted},
-		s.dispatcher.sender.header: {outbound.Redacted},
+		"Content-Type":          {contentType},
+		"User-Agent":            {s.dispatcher.sender.receivers.agent},
+		signing.HeaderID:        {eventID},
+		signing.HeaderTimestamp: {strconv.FormatInt(attempt.StartedAt.Unix(), 10)},
+		signing.HeaderSignature: {outbound.Redacted},
+		s.SignatureHeader():     {outbound.Redacted},
 	}
 }

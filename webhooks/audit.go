@@ -2,12 +2,14 @@ package webhooks
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/fields"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/listed"
+	"github.com/storageapi/storageapi/store/driver"
 )
 
 // An entryMaker makes audit entries about webhooks.
@@ -45,11 +47,23 @@ func (m *entryMaker) change(ctx context.Context, before, after *Webhook) audit.E
 		return n
 	}
 	changed := fields.Changed((*listed.Webhook)(before), (*listed.Webhook)(after))
+	if !slices.Contains(changed, "headers") && !slices.Equal(before.Headers, after.Headers) { // only secret values differ
+		changed = append(changed, "headers")
+	}
 	if len(changed) == 0 {
 		return audit.Entry{}
 	}
 	n := m.of(ctx, audit.WebhookChanged, before)
 	n.Changed = changed
+	if slices.Contains(changed, "pausedUntil") {
+		n.Turned = "resumed"
+		if !after.PausedUntil.IsZero() {
+			n.Turned = "paused"
+		}
+		if after.PausedUntil.Before(driver.NoEnd) {
+			n.Until = after.PausedUntil
+		}
+	}
 	if before.Active != after.Active {
 		n.Turned = "off"
 		if after.Active {

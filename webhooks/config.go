@@ -160,6 +160,10 @@ type Outbound struct {
 	// the value, and Stats returns it.
 	MaxIdleConns int
 
+	// UserAgent is the User-Agent of the requests: visible ASCII characters, with spaces only between
+	// them. Default: storageapi-webhooks/1.
+	UserAgent string
+
 	// SendTraceparent sends the event's trace context, if it is a W3C traceparent, to receivers in
 	// the traceparent header, so that their traces join yours. The header reveals the IDs of your
 	// traces, and is not signed. Default: not sent.
@@ -233,10 +237,13 @@ func (o *Outbound) check() error {
 	setDefault(&o.Timeout, 15*time.Second)
 	setDefault(&o.DrainTimeout, o.Timeout)
 	setDefault(&o.MaxIdleConns, outbound.DefaultMaxIdle())
+	setDefault(&o.UserAgent, userAgent)
 	o.AllowNetworks = slices.Clone(o.AllowNetworks)
 	switch {
 	case o.Timeout < 0:
 		return input.Invalid("Outbound.Timeout", "must be positive")
+	case !isHeaderValue(o.UserAgent) || len(o.UserAgent) > maxUserAgent:
+		return input.Invalid("Outbound.UserAgent", fmt.Sprintf("must be at most %d visible ASCII characters, with spaces only between them", maxUserAgent))
 	case o.MaxIdleConns > 1_000_000:
 		return input.Invalid("Outbound.MaxIdleConns", "must be at most 1,000,000")
 	case slices.ContainsFunc(o.AllowNetworks, func(p netip.Prefix) bool { return !p.IsValid() || p.Addr().Is4In6() }):
@@ -268,13 +275,4 @@ func setDefault[T comparable](field *T, value T) {
 	if *field == unset {
 		*field = value
 	}
-}
-
-// reserved reports whether the header has another meaning in requests.
-func reserved(header string) bool {
-	switch http.CanonicalHeaderKey(header) {
-	case "Host", "Content-Type", "Content-Length", "Transfer-Encoding", "Connection", "User-Agent", "Trailer", "Te", "Upgrade", headerTraceparent:
-		return true
-	}
-	return false
 }

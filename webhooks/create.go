@@ -35,6 +35,14 @@ type CreateParams struct {
 	// Threshold is [Webhook.Threshold]; zero means none.
 	Threshold uint64
 
+	// Headers are sent with each request, for example for a gateway before the receiver: at most 10
+	// with different names, and 4 KiB in all. Names are HTTP tokens. Reserved are Host, User-Agent, the
+	// signature header, traceparent, tracestate, names that begin with Content-, Webhook-, Proxy- or
+	// X-Forwarded-, and others with a meaning for the connection. Values are visible ASCII characters
+	// with spaces between; secret values have at least 8. If an IdempotencyKey is used again, Create
+	// does not compare the values of secret headers with those of the first call.
+	Headers []Header
+
 	// Secret is an existing signing secret, for a webhook that moves here from another system; parse
 	// it with [signing.ParseSecret]. If an IdempotencyKey is used again, Create does not compare
 	// Secret with the first call's secret. Zero means a new secret.
@@ -52,6 +60,16 @@ type CreateParams struct {
 	// If is called before the webhook is stored. If an earlier call with the same IdempotencyKey
 	// created the webhook, If is called again with its current state.
 	If Condition
+}
+
+// ParseSecret is like [signing.ParseSecret], but returns a [*apierr.ValidationError], without any part
+// of the text.
+func ParseSecret(text string) (signing.Secret, error) {
+	secret, err := signing.ParseSecret(text)
+	if err != nil {
+		err = input.Invalid("secret", "must be whsec_ followed by the padded standard base64 of 24 to 64 bytes")
+	}
+	return secret, err
 }
 
 // Create creates an active webhook for the account, with a new signing secret or params.Secret,
@@ -77,6 +95,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 	}
 	params.Events, _ = s.events.check(params.Events, nil)
 	resources, _ := parseResources(params.Resources)
+	params.Headers, _ = s.checkHeaders(params.Headers, false)
 	now := s.now().UTC().Truncate(time.Millisecond)
 	webhook := Webhook{
 		ID:            s.ids.New(id.Webhook, now),
@@ -87,6 +106,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 		WebhookHealth: driver.WebhookHealth{Active: true},
 		Version:       1,
 		Threshold:     params.Threshold,
+		Headers:       params.Headers,
 		Secret:        params.Secret,
 		CreatedAt:     now,
 	}
@@ -138,6 +158,8 @@ func (s *WebhookService) Validate(params CreateParams) (wrong []*apierr.Validati
 	refuse(err)
 	_, err = parseResources(params.Resources)
 	refuse(err)
+	_, err = s.checkHeaders(params.Headers, false)
+	refuse(err)
 	if reason := input.IdempotencyKey(params.IdempotencyKey); reason != "" {
 		refuse(input.Invalid("Idempotency-Key", reason))
 	}
@@ -153,7 +175,7 @@ func parseResources(names []string) (auth.Resources, error) {
 }
 
 // replay returns the webhook that an earlier request with the same idempotency key created,
-// without its secret, or ErrIdempotencyMismatch if the parameters differ.
+// without its secrets, or ErrIdempotencyMismatch if the parameters differ.
 func (s *WebhookService) replay(ctx context.Context, account string, before *driver.DuplicateRequestError, fingerprint [sha256.Size]byte, condition Condition) (Webhook, error) {
 	if before.Fingerprint != fingerprint {
 		return Webhook{}, apierr.ErrIdempotencyMismatch
@@ -166,6 +188,6 @@ func (s *WebhookService) replay(ctx context.Context, account string, before *dri
 		dropExpired(&webhook, s.now())
 		err = condition.ask(webhook, webhook)
 	}
-	webhook.Secret, webhook.PreviousSecret = signing.Secret{}, signing.Secret{}
+	hideSecrets(&webhook)
 	return webhook, err
 }

@@ -53,7 +53,7 @@ func newDispatcher(store driver.WebhookStore, sender *sender, config Config, not
 	d.scheduler = scheduler.New(scheduler.Config{
 		Slots: config.Concurrency.Total, PerWebhook: config.Concurrency.PerWebhook, PerAccount: config.Concurrency.PerAccount,
 		MaxUnrecorded: maxSettle, Timeout: config.Outbound.Timeout, LongestRetry: longestRetry(config.Retry.Delays, config.Retry.Jitter),
-		Jitter: &d.jitter, Wake: d.wake,
+		Jitter: &d.jitter, Wall: config.Now, Wake: d.wake,
 	})
 	return d
 }
@@ -125,7 +125,7 @@ func (d *dispatcher) deliver(ctx context.Context) {
 			case <-d.waking:
 			case <-timer.C:
 			case <-beat.C:
-				idle = true
+				idle = !d.scheduler.CheckClock()
 			}
 		}
 	}

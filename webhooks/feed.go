@@ -88,7 +88,9 @@ func recordOf(w *Webhook) scheduler.Webhook {
 	case !w.FailingSince.IsZero():
 		standing = scheduler.Failing
 	}
-	return scheduler.Webhook{ID: w.ID, Account: w.Account, Version: w.Version, On: w.Claimable(), Standing: standing, Record: w}
+	return scheduler.Webhook{
+		ID: w.ID, Account: w.Account, Version: w.Version, On: w.Claimable(), PausedUntil: w.PausedUntil, Standing: standing, Record: w,
+	}
 }
 
 const steadyAfter = time.Minute // after a Deliver call of this length, the pauses start over

@@ -15,13 +15,15 @@ import (
 // Header values of all requests.
 const (
 	contentType = "application/json; charset=utf-8"
-	userAgent   = "storageapi-webhooks/1"
+	userAgent   = "storageapi-webhooks/1" // default
+
+	maxUserAgent = 256
 )
 
 var errNoSecret = outbound.Failure{Kind: outbound.KindInternal, Text: "no usable signing secret"}
 
-// A receiver holds the target and signer for a webhook. It is valid until the webhook's URL or
-// signing secrets change.
+// A receiver holds the target and signer for a webhook. It is valid until the webhook's URL,
+// headers or signing secrets change.
 type receiver struct {
 	webhook  atomic.Pointer[Webhook] // the latest webhook state for which r is known to be valid
 	previous signing.Secret          // zero if the previous secret does not sign
@@ -29,7 +31,7 @@ type receiver struct {
 	target   *outbound.Target
 }
 
-func newReceiver(webhook *Webhook, header string, at time.Time) (*receiver, error) {
+func newReceiver(webhook *Webhook, header, agent string, at time.Time) (*receiver, error) {
 	secrets, previous := []signing.Secret{webhook.Secret}, previousSecretAt(webhook, at)
 	if !previous.IsZero() {
 		secrets = append(secrets, previous)
@@ -38,7 +40,13 @@ func newReceiver(webhook *Webhook, header string, at time.Time) (*receiver, erro
 	if err != nil {
 		return nil, errNoSecret
 	}
-	target, err := outbound.NewTarget(webhook.URL, http.Header{"Content-Type": {contentType}, "User-Agent": {userAgent}})
+	fields := http.Header{"Content-Type": {contentType}, "User-Agent": {agent}}
+	for _, h := range webhook.Headers {
+		if checkHeader(h, header) == "" { // the record may be imported, or the host's Config have changed
+			fields[h.Name] = []string{h.Value}
+		}
+	}
+	target, err := outbound.NewTarget(webhook.URL, fields)
 	if err != nil {
 		return nil, err
 	}
@@ -62,21 +70,23 @@ func (r *receiver) is(webhook *Webhook, at time.Time) bool {
 // a quarter of the time of an attempt.
 const maxReceivers = 16_384
 
-// receivers caches receivers by webhook ID. The zero value is ready.
+// receivers caches receivers by webhook ID.
 type receivers struct {
+	header, agent string // the signature header and the User-Agent
+
 	mu   sync.Mutex
 	kept map[string]*receiver
 }
 
 // of returns the webhook's receiver at the given time.
-func (r *receivers) of(webhook *Webhook, header string, at time.Time) (*receiver, error) {
+func (r *receivers) of(webhook *Webhook, at time.Time) (*receiver, error) {
 	r.mu.Lock()
 	found := r.kept[webhook.ID]
 	r.mu.Unlock()
 	if found != nil && found.is(webhook, at) {
 		return found, nil
 	}
-	made, err := newReceiver(webhook, header, at)
+	made, err := newReceiver(webhook, r.header, r.agent, at)
 	if err != nil {
 		return nil, err
 	}

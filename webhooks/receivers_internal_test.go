@@ -13,11 +13,11 @@ import (
 // The number of cached receivers is bounded. A changed webhook gets a new receiver.
 func TestReceiverCache_IsBounded(t *testing.T) {
 	secrets := []signing.Secret{signing.NewSecret(), signing.NewSecret()}
-	var kept receivers
+	kept := receivers{header: "X-Signature", agent: userAgent}
 	at := time.Now()
 	of := func(webhook Webhook) *receiver {
 		t.Helper()
-		receiver, err := kept.of(&webhook, "X-Signature", at)
+		receiver, err := kept.of(&webhook, at)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestReceiverCache_IsBounded(t *testing.T) {
 // Names of receivers that have accepted events are looked up before others, and names of failing
 // receivers after others.
 func TestSender_RequestOfWebhook_HasItsStanding(t *testing.T) {
-	s := &sender{header: signing.DefaultHeader}
+	s := &sender{receivers: receivers{header: signing.DefaultHeader, agent: userAgent}}
 	at := time.Now()
 	for _, test := range []struct {
 		webhook Webhook

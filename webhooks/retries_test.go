@@ -169,3 +169,29 @@ func TestGone_OtherDeliveriesStayPending(t *testing.T) {
 		}
 	})
 }
+
+// An event that is too large for its receiver is given up at once. A 413 says nothing about the
+// receiver, so the webhook does not count as failing, even after many.
+func TestTooLarge_IsGivenUpAndNotHeldAgainstReceiver(t *testing.T) {
+	inBubble(t, webhooks.Config{}, status(http.StatusRequestEntityTooLarge), func(b *bubble) {
+		webhook := b.subscribe("a")
+		b.start()
+		var events []string
+		for range 8 {
+			events = append(events, b.publish())
+		}
+		time.Sleep(100 * time.Hour)
+		for _, event := range events {
+			b.wantState(event, webhooks.Dead, 1)
+		}
+		want := webhooks.Attempt{Status: 413, Class: webhooks.ClassStatus, Error: "status 413: the event is too large for the receiver, so it is not sent again"}
+		if got := b.delivery(events[0]).Attempts[0]; got.Status != want.Status || got.Class != want.Class || got.Error != want.Error {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+		got, err := b.service.Get(b.Context(), account, webhook.ID)
+		stats, statsErr := b.service.WebhookStats(b.Context(), account, webhook.ID)
+		if err != nil || statsErr != nil || got.WebhookHealth != webhook.WebhookHealth || stats.LimiterState.Failures != 0 {
+			t.Errorf("health %+v, limiter %+v; %v, %v", got.WebhookHealth, stats.LimiterState, err, statsErr)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package webhooks
 import (
 	"errors"
 	"math"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -45,6 +46,8 @@ func (d *dispatcher) decide(s *settlement, res result) {
 		s.Postponed = true
 	case res.gone:
 		s.Effect, s.Deactivate = driver.GiveUp, OffGone
+	case res.attempt.Status == http.StatusRequestEntityTooLarge: // the event will not become smaller
+		s.Effect = driver.GiveUp
 	default:
 		s.Effect = driver.GiveUp
 		task := &s.Task

@@ -3,6 +3,7 @@ package webhooks
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store/driver"
@@ -18,6 +19,7 @@ const maxConflicts = 32
 type settling struct {
 	store     driver.WebhookStore
 	scheduler *scheduler.Scheduler
+	now       time.Time
 	batch     []*inflight
 	stale     []int // indexes in batch
 	decisions []*decision
@@ -26,6 +28,7 @@ type settling struct {
 // A decision is a change of a webhook's health that follows from results.
 type decision struct {
 	base    *Webhook // the state that the decision is based on
+	paused  bool     // base is paused
 	health  driver.WebhookHealth
 	entries []audit.Entry
 	results []*settlement
@@ -33,6 +36,9 @@ type decision struct {
 
 // add applies the result of one more settlement.
 func (d *decision) add(s *settlement) {
+	if d.paused && s.fails() && s.Deactivate == "" {
+		return // nobody tries again before the pause ends, so a run of failures must not begin
+	}
 	before := d.health
 	d.health = s.after(before)
 	if before.Active && !d.health.Active && s.Off != nil {
@@ -104,7 +110,7 @@ func (s *settling) decide() {
 		if e := &f.settlement; ok && e.Task.Webhook.URL == record.URL {
 			d := decisions[record.ID]
 			if d == nil {
-				d = &decision{base: record, health: record.WebhookHealth}
+				d = &decision{base: record, paused: record.Paused(s.now), health: record.WebhookHealth}
 				decisions[record.ID] = d
 				order = append(order, d)
 			}
@@ -176,7 +182,7 @@ func (s *settling) redecide(ctx context.Context, d *decision) *decision {
 		return nil
 	}
 	s.scheduler.Update(recordOf(&w))
-	again := &decision{base: &w, health: w.WebhookHealth, results: d.results}
+	again := &decision{base: &w, paused: w.Paused(s.now), health: w.WebhookHealth, results: d.results}
 	for _, e := range d.results {
 		again.add(e)
 	}

@@ -39,7 +39,7 @@ func (s *settlement) delivers() bool { return !s.Postponed && s.Effect == driver
 // fails reports whether the receiver failed, which begins or continues the webhook's run of
 // failures.
 func (s *settlement) fails() bool {
-	return !s.Postponed && s.Effect != driver.Deliver && !s.Attempt.Class.Ours()
+	return !s.Postponed && s.Effect != driver.Deliver && s.Attempt.FailsReceiver()
 }
 
 // after returns the health of the webhook after the attempt.

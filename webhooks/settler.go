@@ -190,7 +190,7 @@ func (s *settler) try(batch []*inflight) bool {
 	begun := began(s.reporter.observer.Settled != nil)
 	a := s.halt.activity
 	a.mark(&a.settling)
-	call := &settling{store: s.store, scheduler: s.scheduler, batch: batch}
+	call := &settling{store: s.store, scheduler: s.scheduler, now: s.config.Now(), batch: batch}
 	err := call.settle(ctx)
 	a.settling.Store(0)
 	s.reporter.called(begun, len(settlements), len(call.stale), err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/internal/jsontext"
 	"github.com/storageapi/storageapi/webhooks/internal/testgate"
 )
@@ -21,6 +22,7 @@ var ErrTesting = errors.New("a test event is already running")
 // A TestEvent is an event that was sent to one webhook, with its attempt.
 type TestEvent struct {
 	ID      string // "evt_" and a ULID
+	Type    EventType
 	Attempt Attempt
 	Body    []byte // the signed request body; not stored
 }
@@ -43,6 +45,39 @@ type TestEvent struct {
 // the webhook is deleted, [ErrTesting] if too many test events are running, and [ErrClosed] after
 // Close.
 func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string) (TestEvent, error) {
+	return s.sendTest(ctx, account, webhookID, TypeTest, func(body []byte) ([]byte, error) {
+		return jsontext.AppendValue(body, map[string]string{"webhookId": webhookID})
+	})
+}
+
+// SendExample is like [WebhookService.SendTest], but sends the declared Example of an event type,
+// to which the webhook need not be subscribed. The receiver cannot tell it from a real event of
+// this type. SendExample returns a [*apierr.ValidationError] if t is neither [TypeTest] nor a
+// declared type with an Example.
+func (s *WebhookService) SendExample(ctx context.Context, account, webhookID string, t EventType) (TestEvent, error) {
+	if t == TypeTest {
+		return s.SendTest(ctx, account, webhookID)
+	}
+	declared := s.events.declared[t]
+	if declared == nil || declared.Example == nil {
+		return TestEvent{}, input.Invalid("type", "must be one of "+listOf(s.ExampleTypes()))
+	}
+	return s.sendTest(ctx, account, webhookID, t, func(body []byte) ([]byte, error) { return declared.append(body, declared.Example) })
+}
+
+// ExampleTypes returns the types that [WebhookService.SendExample] can send: [TypeTest], and each
+// type that is declared with an Example.
+func (s *WebhookService) ExampleTypes() []EventType {
+	types := []EventType{TypeTest}
+	for _, t := range s.events.types {
+		if s.events.declared[t].Example != nil {
+			types = append(types, t)
+		}
+	}
+	return types
+}
+
+func (s *WebhookService) sendTest(ctx context.Context, account, webhookID string, t EventType, data func([]byte) ([]byte, error)) (TestEvent, error) {
 	pass, err := s.tests.Begin(account, webhookID)
 	switch err {
 	case nil:
@@ -63,9 +98,7 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 		return TestEvent{}, fmt.Errorf("send test event: %w", ErrHeld)
 	}
 	now := s.now().UTC().Truncate(time.Millisecond)
-	event, err := newEncodedEvent(s.ids.New(id.Event, now), account, TypeTest, now, func(body []byte) ([]byte, error) {
-		return jsontext.AppendValue(body, map[string]string{"webhookId": webhook.ID})
-	})
+	event, err := newEncodedEvent(s.ids.New(id.Event, now), account, t, now, data)
 	if err != nil {
 		return TestEvent{}, err
 	}
@@ -84,5 +117,5 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 	if res.attempt.Error == "" && webhook.Active {
 		s.dispatcher.retrust(ctx, account, webhookID)
 	}
-	return TestEvent{event.ID, res.attempt, event.Body}, nil
+	return TestEvent{event.ID, t, res.attempt, event.Body}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/internal/testlog"
+	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/memory"
@@ -51,6 +53,32 @@ func TestSendTest(t *testing.T) {
 	}
 	if err := verifier.Verify(requests[0].Header, requests[0].body); err != nil {
 		t.Error(err)
+	}
+}
+
+// SendExample sends the declared example of a type, even if the webhook is not subscribed to it.
+func TestSendExample(t *testing.T) {
+	receiver := newReceiver(t, status(http.StatusOK))
+	config := reaching(&testlog.Book{})
+	config.Events = []webhooks.EventDeclaration{{Type: "teams.created", Description: "Team created", Scope: scopes.FilesRead, Schema: []byte("{}")}}
+	service := newService(t, memory.New(), config)
+	webhook := subscribe(t, service, receiver.url("hooks.example.com"))
+	got, err := service.SendExample(t.Context(), account, webhook.ID, alerts.TypeBandwidthLimitReached)
+	if err != nil || got.Type != alerts.TypeBandwidthLimitReached || got.Attempt.Status != http.StatusOK {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	form := `^\{"id":"` + got.ID + `","type":"bandwidth\.limit_reached","timestamp":"[^"]+","data":\{"usedBytes":`
+	if body := receiver.requests()[0].body; !regexp.MustCompile(form).Match(body) || string(body) != string(got.Body) {
+		t.Errorf("sent %s, returned %s", body, got.Body)
+	}
+	if _, err := service.SendExample(t.Context(), account, "wh_unknown", alerts.TypeBalanceLow); !errors.Is(err, apierr.ErrNotFound) {
+		t.Errorf("to an unknown webhook: %v", err)
+	}
+	for _, unknown := range []webhooks.EventType{"", "teams.created", "nope.nope"} { // teams.created has no example
+		_, err := service.SendExample(t.Context(), account, webhook.ID, unknown)
+		if rule, ok := errors.AsType[*apierr.ValidationError](err); !ok || rule.Field != "type" || strings.Contains(rule.Reason, "teams.created") {
+			t.Errorf("%q: %v", unknown, err)
+		}
 	}
 }
 

@@ -10,6 +10,9 @@ type (
 	// first succeeded, and since when all attempts have failed.
 	Webhook = driver.Webhook
 
+	// A Header is a header field that all requests to a webhook carry.
+	Header = driver.Header
+
 	// An OffReason is the reason why a webhook was disabled.
 	OffReason = driver.OffReason
 
@@ -60,6 +63,9 @@ const (
 	OffGone    = driver.OffGone    // the receiver answered 410 Gone
 	OffFailing = driver.OffFailing // all attempts, for 2 or more events, failed for [RetryPolicy.DisableAfter]
 )
+
+// NoEnd is the [Webhook.PausedUntil] of a pause without an end.
+var NoEnd = driver.NoEnd
 
 // The states of a delivery.
 const (

@@ -21,6 +21,15 @@ type UpdateParams struct {
 	Threshold *uint64   // if zero, remove the threshold
 	Resources *[]string // if it points to nil, remove the limit
 
+	// PausedUntil pauses the webhook until this time, or without an end if it is [NoEnd]. The zero time
+	// ends a pause.
+	PausedUntil *time.Time
+
+	// Headers replace the webhook's headers with the same names; a Header without a Value removes one.
+	// The other headers stay, except that a change of the URL's host or port removes secret headers
+	// that are not given again.
+	Headers []Header
+
 	If Condition
 }
 
@@ -42,16 +51,24 @@ type UpdateParams struct {
 //   - Active: while it is false, pending deliveries wait, and new events are [Skipped]; they can
 //     be recovered later. When it becomes true, pending deliveries are sent again, the first at
 //     once. The webhook no longer counts as failing, and its [OffReason] is cleared.
+//   - PausedUntil: until then, pending deliveries and new events wait, as long as their events are
+//     kept. Then they are sent, even if the service was not running at that time. The webhook no
+//     longer counts as failing, and attempts that fail during the pause do not count. Pauses end by
+//     [Config.Now] of the process that delivers. The hold of a restored webhook and Active are
+//     independent of a pause.
 func (s *WebhookService) Update(ctx context.Context, account, webhookID string, params UpdateParams) (Webhook, error) {
 	params, err := s.checkUpdate(ctx, account, webhookID, params)
 	if err != nil {
 		return Webhook{}, err
 	}
+	if len(params.Headers) > 0 {
+		params.If = withHeaderLimits(params.If)
+	}
 	webhook, err := s.change(ctx, account, webhookID, params.If, func(w *Webhook) { params.apply(w, s.now()) })
 	if err != nil {
 		return Webhook{}, fmt.Errorf("update webhook: %w", err)
 	}
-	if turned := params.Active != nil || params.URL != nil; turned && webhook.Claimable() {
+	if turned := params.Active != nil || params.URL != nil || params.PausedUntil != nil; turned && webhook.Claimable() && webhook.PausedUntil.IsZero() {
 		s.dispatcher.retrust(ctx, account, webhookID)
 	}
 	s.changed(ctx, webhook)
@@ -107,11 +124,23 @@ func (s *WebhookService) checkUpdate(ctx context.Context, account, webhookID str
 	if p.Resources != nil {
 		_, badResources = parseResources(*p.Resources)
 	}
-	return p, input.JoinInvalid(badURL, badEvents, badResources)
+	var badPause, badHeaders error
+	if p.PausedUntil != nil {
+		until := p.PausedUntil.UTC().Truncate(time.Millisecond)
+		if !until.IsZero() && !until.After(s.now()) || until.After(NoEnd) {
+			badPause = input.Invalid("pausedUntil", "must be in the future, and before the year 10000")
+		}
+		p.PausedUntil = &until
+	}
+	p.Headers, badHeaders = s.checkHeaders(p.Headers, true)
+	return p, input.JoinInvalid(badURL, badEvents, badResources, badPause, badHeaders)
 }
 
 func (p *UpdateParams) apply(w *Webhook, now time.Time) {
 	if p.URL != nil && *p.URL != w.URL {
+		if origin(*p.URL) != origin(w.URL) { // a change of the URL must not reveal them
+			w.Headers = slices.DeleteFunc(slices.Clone(w.Headers), func(h Header) bool { return h.Secret })
+		}
 		w.URL = *p.URL
 		w.ProvenAt = time.Time{} // attempts succeeded only at the old receiver
 		w.EndFailing()
@@ -124,6 +153,13 @@ func (p *UpdateParams) apply(w *Webhook, now time.Time) {
 	}
 	if p.Threshold != nil {
 		w.Threshold = *p.Threshold
+	}
+	if len(p.Headers) > 0 {
+		w.Headers = changeHeaders(w.Headers, p.Headers)
+	}
+	if p.PausedUntil != nil && (w.Paused(now) || !p.PausedUntil.IsZero()) {
+		w.PausedUntil = *p.PausedUntil
+		w.EndFailing()
 	}
 	if p.Active != nil && *p.Active != w.Active {
 		w.Active, w.OffReason, w.OffAt = *p.Active, "", time.Time{}

@@ -140,7 +140,7 @@ func (v *vocabulary) check(types, before []EventType) ([]EventType, error) {
 	if len(unknown) == 0 && len(folded) > 0 {
 		return folded, nil
 	}
-	reason := "must be one or more of " + v.list()
+	reason := "must be one or more of " + listOf(v.types)
 	if len(unknown) > 10 {
 		unknown = append(unknown[:10], "…")
 	}
@@ -150,13 +150,13 @@ func (v *vocabulary) check(types, before []EventType) ([]EventType, error) {
 	return nil, input.Invalid("events", reason)
 }
 
-// list returns the types as text for error messages.
-func (v *vocabulary) list() string {
-	known := make([]string, len(v.types))
-	for i, t := range v.types {
-		known[i] = string(t)
+// listOf returns types as text for error messages.
+func listOf(types []EventType) string {
+	names := make([]string, len(types))
+	for i, t := range types {
+		names[i] = string(t)
 	}
-	return strings.Join(known, ", ")
+	return strings.Join(names, ", ")
 }
 
 // EventTypes returns the types that webhooks can subscribe to, in the order of their declaration

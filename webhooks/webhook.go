@@ -15,9 +15,12 @@ func previousSecretAt(w *Webhook, now time.Time) signing.Secret {
 	return signing.Secret{}
 }
 
-// dropExpired removes the previous secret once it has expired.
+// dropExpired removes the previous secret and the pause once they have expired.
 func dropExpired(w *Webhook, now time.Time) {
 	if previousSecretAt(w, now).IsZero() {
 		w.PreviousSecret, w.PreviousSecretExpiresAt = signing.Secret{}, time.Time{}
+	}
+	if !w.Paused(now) {
+		w.PausedUntil = time.Time{}
 	}
 }

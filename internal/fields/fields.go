@@ -85,6 +85,9 @@ type aside struct {
 // Packed reports whether the walk skips placed fields.
 func (w *Walk) Packed() bool { return w.mode <= packing }
 
+// Copies reports whether the walk copies the data that the record shares with others.
+func (w *Walk) Copies() bool { return w.mode == copying }
+
 // skips reports whether the walk does not visit the field.
 func (w *Walk) skips(tag uint64, uses Uses) bool {
 	return w.mode == packing && tag == Placed || w.uses != 0 && uses&w.uses == 0

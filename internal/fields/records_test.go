@@ -54,6 +54,8 @@ func set(t *testing.T, v reflect.Value, name string) {
 		*value, _ = auth.ParseResources([]string{"b", "a"})
 	case *driver.Hash:
 		value.Sum[0] = 1
+	case *driver.Header:
+		*value = driver.Header{Name: "X-Name", Value: "text", Secret: true}
 	case *signing.Secret:
 		*value = signing.NewSecret()
 	default:

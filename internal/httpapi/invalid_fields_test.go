@@ -29,6 +29,8 @@ func TestInvalidFields_Several_AreAllNamed(t *testing.T) {
 		{"webhook", "POST", webhooksPath, `{"url":"http://example.com","events":["nothing"],"balanceThreshold":"-1"}`, "", []string{"balanceThreshold", "url", "events"}},
 		{"change of a webhook", "PATCH", webhookPath, `{"active":"yes","url":"http://example.com","events":[]}`, "", []string{"active", "url", "events"}},
 		{"change of a webhook, values only", "PATCH", webhookPath, `{"url":"http://example.com","events":[]}`, "", []string{"url", "events"}},
+		{"webhook: headers", "POST", webhooksPath, `{"url":"http://example.com","events":["balance.low"],"secret":"short","headers":{"X-A":{"value":1},"X-B":1}}`, "", []string{"secret", "headers", "url"}},
+		{"change of a webhook: headers and pause", "PATCH", webhookPath, `{"url":"http://example.com","headers":{"Host":{"value":"a"}},"pausedUntil":"2001-01-01T00:00:00Z"}`, "", []string{"url", "pausedUntil", "headers"}},
 		{"change of a missing webhook", "PATCH", webhooksPath + "/wh_" + someULID, `{"active":"yes","url":1}`, "", []string{"active", "url"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -103,9 +103,21 @@ func decodeObject(data []byte, fields ...field) error {
 		return err
 	}
 	seen := make(map[string]bool)
+	wrong := eachMember(data, func(name string, raw json.RawMessage) error { return setField(fields, seen, name, raw) })
+	for _, f := range fields {
+		if f.required && !seen[f.name] {
+			wrong = input.JoinInvalid(wrong, invalid(f.name, "is required"))
+		}
+	}
+	return wrong
+}
+
+// eachMember calls visit with the members of a valid JSON object, and returns the validation errors
+// of all members.
+func eachMember(data []byte, visit func(name string, raw json.RawMessage) error) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	var wrong error           // validation errors
-	_, err := decoder.Token() // the opening brace; checkJSON has accepted data
+	_, err := decoder.Token() // the opening brace
 	for err == nil && decoder.More() {
 		var name json.Token
 		var raw json.RawMessage
@@ -113,16 +125,11 @@ func decodeObject(data []byte, fields ...field) error {
 			err = decoder.Decode(&raw)
 		}
 		if err == nil {
-			wrong = input.JoinInvalid(wrong, setField(fields, seen, name.(string), raw))
+			wrong = input.JoinInvalid(wrong, visit(name.(string), raw))
 		}
 	}
 	if err != nil {
 		return err
-	}
-	for _, f := range fields {
-		if f.required && !seen[f.name] {
-			wrong = input.JoinInvalid(wrong, invalid(f.name, "is required"))
-		}
 	}
 	return wrong
 }

@@ -56,7 +56,7 @@ func (a *api) routes() []route {
 		{"PATCH", "/v2/notifications/webhooks/{id}", auth.UpdateWebhook, neededBody, nil, a.updateWebhook},
 		{"DELETE", "/v2/notifications/webhooks/{id}", auth.DeleteWebhook, noBody, nil, a.deleteWebhook},
 		{"POST", "/v2/notifications/webhooks/{id}/rotate-secret", auth.UpdateWebhook, optionalBody, nil, a.rotateSecret},
-		{"POST", "/v2/notifications/webhooks/{id}/test", auth.UpdateWebhook, emptyBody, nil, a.sendTest},
+		{"POST", "/v2/notifications/webhooks/{id}/test", auth.UpdateWebhook, optionalBody, nil, a.sendTest},
 		{"GET", "/v2/notifications/webhooks/{id}/deliveries", auth.ReadWebhooks, noBody, deliveries, a.listDeliveries},
 		{"GET", "/v2/notifications/webhooks/{id}/deliveries/{eventId}", auth.ReadWebhooks, noBody, nil, a.getDelivery},
 		{"GET", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/body", auth.ReadEvents, noBody, nil, a.getDeliveryBody},

@@ -47,13 +47,23 @@ func TestSecrets_AllOperations_AppearOnlyInTheirOwnResponses(t *testing.T) {
 	admin := h.admin(alice)
 	made := h.do("POST", keysPath, admin, newKey).want(201, "")
 	rotated := h.do("POST", keysPath+"/"+made.text("id")+"/rotate", admin, "").want(200, "")
-	const urlSecret = "s3cr3tPath"
-	hook := h.do("POST", webhooksPath, admin, fmt.Sprintf(`{"url":"%s/%s?q=%s","events":["balance.low"]}`, r.URL, urlSecret, urlSecret)).want(201, "")
+	const urlSecret, headerSecret, newHeaderSecret = "s3cr3tPath", "h3ader-s3cret", "n3w-h3ader"
+	header := func(value string) string {
+		return fmt.Sprintf(`"headers":{"Authorization":{"value":%q,"secret":true}}`, value)
+	}
+	hook := h.do("POST", webhooksPath, admin, fmt.Sprintf(`{"url":"%s/%s?q=%s","events":["balance.low"],%s}`, r.URL, urlSecret, urlSecret, header("Bearer "+headerSecret))).want(201, "")
+	if strings.Contains(hook.body, headerSecret) {
+		t.Errorf("the header's value is in %s", hook.body)
+	}
 	see(h.do("PATCH", keysPath+"/"+made.text("id"), admin, `{"name":"renamed"}`).want(200, ""))
 	see(h.do("PATCH", keysPath+"/"+made.text("id"), admin, `{"name":"again"}`, ifMatch(`"`+rotated.text("key")+`"`)).want(412, "PRECONDITION_FAILED"))
 	see(h.do("PATCH", keysPath+"/"+made.text("id"), admin, `{"name":"again"}`, ifMatch(rotated.text("key"))).want(400, "VALIDATION_ERROR"))
 	token, secret := made.text("key"), hook.text("secret")
 	oneHook := webhooksPath + "/" + hook.text("id")
+	changed := h.do("PATCH", oneHook, admin, "{"+header(newHeaderSecret)+"}").want(200, "")
+	if changed.header.Get("Etag") == h.do("PATCH", oneHook, admin, "{"+header(newHeaderSecret+"2")+"}").want(200, "").header.Get("Etag") {
+		t.Error("a changed header does not change the ETag")
+	}
 	rotatedHook := h.do("POST", oneHook+"/rotate-secret", admin, "").want(200, "")
 	newSecret := rotatedHook.text("secret")
 	if rotatedHook.header.Get("Cache-Control") != "no-store" {
@@ -91,9 +101,14 @@ func TestSecrets_AllOperations_AppearOnlyInTheirOwnResponses(t *testing.T) {
 	see(h.do("POST", webhooksPath, admin, fmt.Sprintf(`{"url":"https://a:%s@example.com","events":["balance.low"]}`, token)).want(400, "VALIDATION_ERROR"))
 	for _, body := range []string{
 		fmt.Sprintf(`{"url":"http://%s.example.com/%s"}`, newSecret, urlSecret), fmt.Sprintf(`{"balanceThreshold":%q}`, newSecret),
-		fmt.Sprintf(`{%q:1}`, newSecret), fmt.Sprintf(`{"active":%q}`, newSecret),
+		fmt.Sprintf(`{%q:1}`, newSecret), fmt.Sprintf(`{"active":%q}`, newSecret), fmt.Sprintf(`{"secret":%q}`, newSecret),
+		"{" + header(newHeaderSecret+"\r\nX-A: 1") + "}", "{" + header(newHeaderSecret+"é") + "}", fmt.Sprintf(`{"headers":%q}`, newHeaderSecret),
+		fmt.Sprintf(`{"headers":{"X-A":%q}}`, newHeaderSecret), fmt.Sprintf(`{"headers":{"X-A":{"value":[%q]}}}`, newHeaderSecret),
 	} {
 		see(h.do("PATCH", oneHook, admin, body).want(400, "VALIDATION_ERROR"))
+	}
+	for _, chosen := range []string{secret + "x", strings.TrimPrefix(secret, "whsec_"), secret + secret} {
+		see(h.do("POST", webhooksPath, admin, fmt.Sprintf(`{"url":"https://example.com","events":["balance.low"],"secret":%q}`, chosen)).want(400, "VALIDATION_ERROR"))
 	}
 	see(h.do("PATCH", oneHook, admin, "{}", ifMatch(`"`+newSecret+`"`)).want(412, "PRECONDITION_FAILED"))
 	see(h.do("PATCH", oneHook, admin, "{}", ifMatch(newSecret)).want(400, "VALIDATION_ERROR"))
@@ -151,6 +166,8 @@ func TestSecrets_AllOperations_AppearOnlyInTheirOwnResponses(t *testing.T) {
 		"hash of rotated": sum(rotated.text("key")),
 		"hash of admin's": sum(admin),
 		"URL's secret":    urlSecret,
+		"header":          headerSecret,
+		"new header":      newHeaderSecret,
 	} {
 		if i := strings.Index(all, sentinel); i >= 0 {
 			t.Errorf("%s in: …%.200s", name, all[max(0, i-100):])

@@ -44,13 +44,17 @@ type testView struct {
 }
 
 func (a *api) sendTest(c *call) (response, error) {
+	t := webhooks.TypeTest
+	if err := c.bind([]field{optional("type", &t, func(name string) (webhooks.EventType, error) { return webhooks.EventType(name), nil })}); err != nil {
+		return response{}, err
+	}
 	webhook, err := a.findUsable(c)
 	if err != nil {
 		return response{}, err
 	}
-	event, err := a.webhooks.SendTest(c.Context(), c.caller.Account, webhook.ID)
+	event, err := a.webhooks.SendExample(c.Context(), c.caller.Account, webhook.ID, t)
 	if err != nil {
 		return response{}, err
 	}
-	return ok(testView{event.ID, webhooks.TypeTest, viewAttempt(event.Attempt)})
+	return ok(testView{event.ID, event.Type, viewAttempt(event.Attempt)})
 }

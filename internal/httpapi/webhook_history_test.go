@@ -88,6 +88,14 @@ func TestSendTestEvent(t *testing.T) {
 			}
 		}
 	}
+	status.Store(200)
+	got := h.do("POST", one+"/test", admin, `{"type":"files.expiring"}`).want(200, "")
+	if sent, _ := io.ReadAll((<-r.received).Body); got.text("type") != "files.expiring" || !strings.Contains(string(sent), `"type":"files.expiring"`) {
+		t.Errorf("got %s, received %s", got.body, sent)
+	}
+	if got := h.do("POST", one+"/test", admin, `{"type":"nope"}`).want(400, "VALIDATION_ERROR"); got.field() != "type" {
+		t.Errorf("got %s", got.body)
+	}
 	if after := h.do("GET", one, admin, "").body; after != before {
 		t.Errorf("a test event changed the webhook to %s", after)
 	}

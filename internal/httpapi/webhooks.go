@@ -20,6 +20,8 @@ type webhookView struct {
 	Active    bool                 `json:"active"`
 	Secret    string               `json:"secret,omitempty"`
 	CreatedAt timestamp            `json:"createdAt"`
+
+	Headers map[string]headerView `json:"headers,omitempty"`
 }
 
 // A webhookMadeView adds the threshold to a webhookView if the creation set one.
@@ -32,6 +34,8 @@ type webhookMadeView struct {
 type webhookReadView struct {
 	webhookView
 	Held                    bool                `json:"held,omitempty"`
+	Paused                  bool                `json:"paused,omitempty"`
+	PausedUntil             timestamp           `json:"pausedUntil,omitzero"`      // absent without an end
 	Threshold               any                 `json:"balanceThreshold,omitzero"` // a *alerts.Amount; absent if balance.low is hidden
 	OffReason               *webhooks.OffReason `json:"offReason"`
 	FailingSince            timestamp           `json:"failingSince"`
@@ -46,6 +50,7 @@ func (a *api) viewWebhookRead(webhook webhooks.Webhook) webhookReadView {
 		FailingSince:            timestamp(webhook.FailingSince),
 		PreviousSecretExpiresAt: timestamp(webhook.PreviousSecretExpiresAt),
 	}
+	view.Paused, view.PausedUntil = viewPause(&webhook)
 	if a.hasBalances() {
 		view.Threshold = orNull(alerts.Amount(webhook.Threshold))
 	}
@@ -83,6 +88,7 @@ func viewWebhook(webhook webhooks.Webhook) webhookView {
 		Resources: webhook.Resources.Names(),
 		Active:    webhook.Active,
 		CreatedAt: timestamp(webhook.CreatedAt),
+		Headers:   viewHeaders(webhook.Headers),
 	}
 }
 
@@ -162,6 +168,8 @@ func (a *api) webhookFields(params *webhooks.CreateParams) []field {
 		required("url", &params.URL, identity),
 		required("events", &params.Events, parseEvents),
 		optional("resources", &params.Resources, identity),
+		optional("secret", &params.Secret, parseSecret),
+		headersField(&params.Headers, false),
 	}
 	if a.hasBalances() {
 		fields = append(fields, optional(thresholdField, &params.Threshold, a.parseThreshold))
@@ -176,7 +184,9 @@ func (a *api) webhookPatch(params *webhooks.UpdateParams) []field {
 		patchValue("events", &params.Events, parseEvents),
 		patch("active", &params.Active, identity),
 		nullablePatch("resources", &params.Resources, identity),
+		headersField(&params.Headers, true),
 	}
+	fields = append(fields, pauseFields(&params.PausedUntil)...)
 	if a.hasBalances() {
 		fields = append(fields, nullablePatch(thresholdField, &params.Threshold, a.parseThreshold))
 	}
@@ -190,6 +200,8 @@ func parseEvents(names []string) ([]webhooks.EventType, error) {
 	}
 	return events, nil
 }
+
+var parseSecret = webhooks.ParseSecret
 
 // thresholdField is the name of [webhooks.Webhook.Threshold] in the API.
 const thresholdField = "balanceThreshold"

@@ -51,6 +51,30 @@ func TestWebhookLife(t *testing.T) {
 	h.do("DELETE", webhooksPath+"/"+id, token, "").want(404, "NOT_FOUND")
 }
 
+// A chosen secret is in the response to the creation, signs, and is in no other response.
+func TestCreateWebhook_ChosenSecret_IsUsed(t *testing.T) {
+	h := serve(t, newClock().config())
+	admin, secret := h.admin(alice), "whsec_"+strings.Repeat("A", 32)
+	body := fmt.Sprintf(`{"url":"https://example.com","events":["balance.low"],"secret":%q}`, secret)
+	made := h.do("POST", webhooksPath, admin, body, idempotent("a")).want(201, "")
+	got, err := h.api.Webhooks.Get(t.Context(), alice, made.text("id"))
+	if err != nil || made.text("secret") != secret || got.Secret.Reveal() != secret {
+		t.Errorf("created %s, stored %s, %v", made.body, got.Secret.Reveal(), err)
+	}
+	again := h.do("POST", webhooksPath, admin, body, idempotent("a")).want(200, "")
+	for _, shown := range []reply{again, h.do("GET", webhooksPath+"/"+made.text("id"), admin, ""), h.do("GET", webhooksPath, admin, "")} {
+		if strings.Contains(shown.body, "whsec_") {
+			t.Errorf("shown again: %s", shown.body)
+		}
+	}
+	for _, invalid := range []string{"", strings.Repeat("A", 32), secret[:len(secret)-4], secret + strings.Repeat("A", 60), secret[:len(secret)-1] + "-", secret + " "} {
+		body := fmt.Sprintf(`{"url":"https://example.com","events":["balance.low"],"secret":%q}`, invalid)
+		if got := h.do("POST", webhooksPath, admin, body).want(400, "VALIDATION_ERROR"); got.field() != "secret" {
+			t.Errorf("secret %q: got %s", invalid, got.body)
+		}
+	}
+}
+
 // If the creation sets no threshold, the response must have exactly the fields of docs/spec.md,
 // section 4.2.
 func TestCreateWebhook_NoThreshold_HasFieldsOfSpecification(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"slices"
 
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/fields"
@@ -88,6 +89,7 @@ func (w *Webhook) Fields(walk *fields.Walk) {
 		fields.Texts(walk, "events", fields.Placed, fields.Setting|fields.Created, &w.Events)
 		fields.Bool(walk, "active", fields.Placed, fields.Setting, &w.Active)
 		fields.Bool(walk, "held", fields.Placed, fields.Setting, &w.Held)
+		fields.Time(walk, "pausedUntil", fields.Placed, fields.Setting, &w.PausedUntil)
 		fields.Text(walk, "offReason", fields.Placed, fields.Guarded, &w.OffReason)
 		fields.Time(walk, "offAt", fields.Placed, 0, &w.OffAt)
 		fields.Time(walk, "provenAt", fields.Placed, 0, &w.ProvenAt)
@@ -103,4 +105,12 @@ func (w *Webhook) Fields(walk *fields.Walk) {
 	fields.Time(walk, "previousSecretExpiresAt", 4, fields.Guarded, &w.PreviousSecretExpiresAt)
 	fields.Texts(walk, "pastEvents", 6, fields.Guarded, &w.PastEvents)
 	fields.FormattedTexts(walk, "resources", 9, fields.Setting|fields.Created, &w.Resources, auth.Resources.Names, auth.ParseResources)
+	fields.FormattedTexts(walk, "headers", 11, fields.Setting|fields.Created|fields.Sent, &w.Headers, headerTexts, parseHeaders)
+	if !walk.Packed() { // after the names of the headers, which reading needs
+		if walk.Copies() {
+			w.Headers = slices.Clone(w.Headers)
+		}
+		fields.Formatted(walk, "headerSecrets", fields.Placed, fields.Value|fields.Sent, &w.Headers, headerSecrets,
+			func(text string) ([]driver.Header, error) { return withSecrets(w.Headers, text) })
+	}
 }

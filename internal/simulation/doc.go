@@ -42,7 +42,7 @@
 // At all times, including after restarts:
 //
 //   - acknowledged operations have taken effect, and rejected operations have not;
-//   - nothing is loaded or sent after an acknowledged deletion;
+//   - nothing is loaded or sent after an acknowledged deletion, and nothing sent during a pause;
 //   - no dead key is accepted;
 //   - no two attempts of one delivery run concurrently, nothing is sent without being loaded, and
 //     nothing is loaded after it is settled;

@@ -52,6 +52,7 @@ type receiver struct {
 	since   time.Duration // start of the mood
 	secrets []secret
 	events  map[string]received // accepted events, by ID
+	last    time.Duration       // arrival of the last request
 }
 
 // A secret is a signing secret with the end of its validity.
@@ -121,6 +122,16 @@ func (r *receivers) moodOf(host string) (mood, time.Duration) {
 		return one.mood, one.since
 	}
 	return refuses, 0
+}
+
+// lastOf returns when the last request to a host arrived.
+func (r *receivers) lastOf(host string) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if one := r.hosts[host]; one != nil {
+		return one.last
+	}
+	return 0
 }
 
 // rotates records whether the secrets of a webhook are being rotated.
@@ -209,6 +220,9 @@ func (r *receivers) serve(rw http.ResponseWriter, req *http.Request) {
 	}
 	r.mu.Lock()
 	one := r.hosts[host]
+	if one != nil {
+		one.last = w.now()
+	}
 	r.mu.Unlock()
 	if one == nil {
 		w.breach("only receivers are sent to", nil, "a request for %q", req.Host)

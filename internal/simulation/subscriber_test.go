@@ -62,9 +62,11 @@ func (s *subscriber) live(ctx context.Context, share float64) {
 	s.settled.Store(true)
 	s.paced(60, share, func() {
 		k := s.some()
-		switch n := s.rand.IntN(15); {
+		switch n := s.rand.IntN(16); {
 		case n < 2 || k == nil:
 			s.create(ctx, false)
+		case n == 15:
+			s.pause(ctx, k)
 		case n == 14:
 			s.look(ctx, k)
 		case n < 4:
@@ -295,6 +297,30 @@ func (s *subscriber) patch(ctx context.Context, k *hook) {
 func (s *subscriber) toggle(ctx context.Context, k *hook) {
 	to := hook{url: k.url, events: k.events, active: !k.active}
 	s.update(ctx, k, map[string]any{"active": to.active}, to)
+}
+
+// pause pauses a webhook for some minutes, and checks that nothing is sent to it meanwhile, except by
+// attempts that were in flight. It may end the pause early.
+func (s *subscriber) pause(ctx context.Context, k *hook) {
+	set := func(body map[string]any) outcome {
+		undo := s.beset("UpdateWebhook", "WebhookByID")
+		result, status, _ := s.send(ctx, s.account.admin, "PATCH", hooksPath+"/"+k.id, body)
+		undo()
+		s.tell([]string{k.name}, "changes %s to %v: %s, status %d", k.name, body, result, status)
+		return result
+	}
+	result := set(map[string]any{"pausedUntil": s.world.wallNow().Add(3 * time.Minute).Format(time.RFC3339Nano)})
+	began, wall := s.world.now(), s.world.wall.Load()
+	if now := s.is(k); result == done && (now == nil || now.PausedUntil.IsZero()) {
+		s.world.breach("acknowledged is done", []string{k.name}, "%s was paused, and is not", k.name)
+	}
+	time.Sleep(2 * time.Minute)
+	if last := s.world.receivers.lastOf(k.host()); result == done && s.world.wall.Load() == wall && last > began+20*time.Second {
+		s.world.breach("nothing is sent during a pause", []string{k.name}, "a request to %s came at %s, in a pause since %s", k.name, clock(last), clock(began))
+	}
+	if s.rand.IntN(2) == 0 || s.world.wall.Load() != wall { // the clock may have been set back by an hour
+		set(map[string]any{"paused": false})
+	}
 }
 
 func (s *subscriber) rotate(ctx context.Context, k *hook) {

@@ -297,8 +297,11 @@ func (d *deeds) createWebhook() deed {
 func (d *deeds) changeWebhook() deed {
 	account, id, active, warned, err := d.account(), d.some("wh"), d.rand.IntN(3) > 0, d.rand.IntN(3) == 0, d.fails()
 	note := d.note(account, audit.WebhookChanged, id)
-	return deed{fmt.Sprint("changes ", id, " of ", account, " to active ", active), func(t *twin) any {
+	headers := []webhooks.Header{{Name: "X-Token", Value: d.some("value"), Secret: d.rand.IntN(2) == 0}}[d.rand.IntN(2):]
+	until := pick(d.rand, time.Time{}, d.begun.Add(day), webhooks.NoEnd)
+	return deed{fmt.Sprint("changes ", id, " of ", account, " to active ", active, ", paused until ", until), func(t *twin) any {
 		w, err := t.UpdateWebhook(d.ctx, account, account+id, func(w *webhooks.Webhook, entry *audit.Entry) error {
+			w.Headers, w.PausedUntil = headers, until
 			if w.Active, *entry = active, note; warned && !w.FailingSince.IsZero() {
 				w.WarnedAt = d.begun.Add(day)
 			}

@@ -151,7 +151,7 @@ func (s *engine) Unreported(ctx context.Context, webhookID string) (backlog driv
 			return
 		}
 		backlog.Pending++
-		if d.Webhook.Claimable() && !d.Due.After(now) && (backlog.OldestDue.IsZero() || d.Due.Before(backlog.OldestDue)) {
+		if d.Webhook.Claimable() && !d.Webhook.Paused(now) && !d.Due.After(now) && (backlog.OldestDue.IsZero() || d.Due.Before(backlog.OldestDue)) {
 			backlog.OldestDue = d.Due
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -52,7 +53,7 @@ func TestSealing(t *testing.T) {
 			w := driver.Webhook{
 				ID: fmt.Sprintf("wh_%05d", len(all)), Account: fmt.Sprint("acct_", len(all)%7), URL: "https://example.com/", WebhookHealth: driver.WebhookHealth{Active: true},
 				Events: []driver.EventType{alerts.TypeBalanceLow}, Secret: signing.NewSecret(),
-				PreviousSecret: signing.NewSecret(),
+				PreviousSecret: signing.NewSecret(), Headers: []driver.Header{{Name: "X-Token", Value: fmt.Sprint("token ", len(all)), Secret: true}},
 			}
 			made.Go(func() {
 				if err := s.CreateWebhook(t.Context(), w, driver.CreateOptions{}); err != nil {
@@ -64,7 +65,7 @@ func TestSealing(t *testing.T) {
 		made.Wait()
 		for _, w := range all {
 			got, err := s.WebhookByID(t.Context(), w.Account, w.ID)
-			if err != nil || !got.Secret.Equal(w.Secret) || !got.PreviousSecret.Equal(w.PreviousSecret) {
+			if err != nil || !got.Secret.Equal(w.Secret) || !got.PreviousSecret.Equal(w.PreviousSecret) || !slices.Equal(got.Headers, w.Headers) {
 				t.Fatalf("%s: the secrets of %s are not what they were: %v", what, w.ID, err)
 			}
 		}
@@ -185,6 +186,7 @@ func TestSealedFile_ContainsNoPlainSecrets(t *testing.T) {
 	}
 	_, err = s.UpdateWebhook(t.Context(), "acct", "wh_1", func(w *driver.Webhook, _ *audit.Entry) error {
 		w.Secret, w.PreviousSecret = second, w.Secret
+		w.Headers = []driver.Header{{Name: "X-Token", Value: "secret of a header", Secret: true}}
 		return nil
 	})
 	if err != nil {
@@ -206,5 +208,8 @@ func TestSealedFile_ContainsNoPlainSecrets(t *testing.T) {
 		if bytes.Contains(file, []byte(text)) || bytes.Contains(file, raw) || !bytes.Contains(file, []byte("https://example.com/")) {
 			t.Error("the file shows the secret, or not what it should")
 		}
+	}
+	if bytes.Contains(file, []byte("secret of a header")) || !bytes.Contains(file, []byte("X-Token")) {
+		t.Error("the file shows the value of a secret header, or not its name")
 	}
 }

@@ -222,7 +222,7 @@ type Backlog struct {
 	Pending int // includes deliveries of webhooks that are inactive or on hold
 
 	// OldestDue is the earliest due time of all pending deliveries that are due and whose webhooks
-	// are active and not on hold. It is zero if there are none.
+	// are active, not on hold and not paused. It is zero if there are none.
 	OldestDue time.Time
 
 	// Held is the number of webhooks on hold; 0 if the count is for one webhook.

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"net/http"
 	"slices"
 	"time"
 
@@ -140,6 +141,12 @@ const (
 
 // Ours reports whether the failure is on this side and therefore says nothing about the receiver.
 func (c ErrorClass) Ours() bool { return c == ClassInternal || c == ClassExpired || c == ClassResource }
+
+// FailsReceiver reports whether the attempt failed because of its receiver. A 413 is about the size
+// of one event, so it says nothing about the receiver either.
+func (a *Attempt) FailsReceiver() bool {
+	return a.Error != "" && !a.Class.Ours() && a.Status != http.StatusRequestEntityTooLarge
+}
 
 // A Recovery is a job that makes deliveries of one webhook pending again, oldest first. It survives
 // a restart.

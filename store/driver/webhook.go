@@ -39,9 +39,18 @@ type Webhook struct {
 	// hold.
 	Held bool
 
+	// PausedUntil is when the webhook's pause ends, UTC, to the millisecond; zero if it has no pause.
+	// Until then no attempts begin, and new events become pending as usual. Stores report, load and
+	// list a paused webhook like any other: the service ends pauses, without changing the webhook.
+	PausedUntil time.Time
+
 	// Threshold is a setting for publishers that choose single webhooks for an event, such as
 	// package alerts, which documents its meaning; zero means none.
 	Threshold uint64
+
+	// Headers are sent with each request: at most 10, with different names, in the order of the
+	// names.
+	Headers []Header
 
 	Secret    signing.Secret // signs requests
 	CreatedAt time.Time      // UTC, to the millisecond
@@ -124,7 +133,7 @@ func (h WebhookHealth) After(effect Effect, attempt *Attempt, eventID string, of
 		if h.ProvenAt.IsZero() {
 			h.ProvenAt = at
 		}
-	case !attempt.Class.Ours():
+	case attempt.FailsReceiver():
 		h.NoteFailure(eventID, at)
 	}
 	if off != "" && h.Active {
@@ -139,6 +148,12 @@ func (w *WebhookHealth) Proven() bool { return !w.ProvenAt.IsZero() && w.Failing
 
 // Claimable reports whether the webhook is active and not on hold, so that attempts may be made.
 func (w *Webhook) Claimable() bool { return w.Active && !w.Held }
+
+// NoEnd is the [Webhook.PausedUntil] of a pause without an end.
+var NoEnd = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+
+// Paused reports whether the webhook is paused at now.
+func (w *Webhook) Paused(now time.Time) bool { return now.Before(w.PausedUntil) }
 
 // Subscribes reports whether the webhook is active and subscribed to t, and so gets new events of
 // this type.

@@ -235,7 +235,8 @@ func (s *Store) Unreported(ctx context.Context, webhookID string) (driver.Backlo
 		}
 		backlog.Pending++
 		first := backlog.OldestDue.IsZero() || d.due.Before(backlog.OldestDue)
-		if first && !d.due.After(now) && s.webhooks.find(d.event.Account, r.WebhookID).Claimable() {
+		w := s.webhooks.find(d.event.Account, r.WebhookID)
+		if first && !d.due.After(now) && w.Claimable() && !w.Paused(now) {
 			backlog.OldestDue = stored(d.due)
 		}
 	}

@@ -135,7 +135,7 @@ const (
 		where w.id = $2 and p.shard <> all($1::smallint[])`
 
 	countUnreported = `
-		select count(*), min(least(p.due, ` + confirmedNow + `)) filter (where w.active and not w.held and (p.attempts = p.before or p.due <= ` + confirmedNow + `))
+		select count(*), min(least(p.due, ` + confirmedNow + `)) filter (where w.active and not w.held and coalesce(w.paused_until <= ` + confirmedNow + `, true) and (p.attempts = p.before or p.due <= ` + confirmedNow + `))
 		from storageapi.webhooks w `
 )
 

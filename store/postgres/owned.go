@@ -56,12 +56,13 @@ type ownedWebhook struct {
 	version     uint64
 	health      driver.WebhookHealth
 	held        bool
+	pausedUntil time.Time
 	kept        decodedWebhook
 }
 
 // brief returns the webhook without the fields that only an attempt needs.
 func (w *ownedWebhook) brief() *driver.Webhook {
-	return &driver.Webhook{ID: w.id, Account: w.account, WebhookHealth: w.health, Version: w.version, Held: w.held}
+	return &driver.Webhook{ID: w.id, Account: w.account, WebhookHealth: w.health, Version: w.version, Held: w.held, PausedUntil: w.pausedUntil}
 }
 
 // maxKept is the maximum number of webhooks kept for attempts, about 1 KiB each. Load reads all
@@ -252,7 +253,7 @@ func (o *ownedShards) learn(r *ownedRow, decoded decodedWebhook) {
 		return // a newer row was read meanwhile
 	}
 	o.keep(w, decoded)
-	w.version, w.health, w.held = r.Version, r.WebhookHealth, r.Held
+	w.version, w.health, w.held, w.pausedUntil = r.Version, r.WebhookHealth, r.Held, r.PausedUntil
 }
 
 // updated reports a webhook that this node has just changed, if the webhook is in memory. Attempts

@@ -104,18 +104,19 @@ func (s *Store) resealFrom(ctx context.Context, tx pgx.Tx, from int64) (next int
 	batch := &pgx.Batch{}
 	seen, err := rowsOf(ctx, tx, func(row pgx.CollectableRow) (no int64, err error) {
 		var id string
-		var secret, previous []byte
-		if err := row.Scan(&no, &id, &secret, &previous); err != nil {
+		var secret, previous, headers []byte
+		if err := row.Scan(&no, &id, &secret, &previous, &headers); err != nil {
 			return 0, err
 		}
 		now, err := key.Open(secret, id)
 		before, err2 := key.Open(previous, id)
-		if err == nil && err2 == nil { // an unreadable secret stays unreadable
-			batch.Queue(s.sql(`update storageapi.webhooks set secret = $2, previous_secret = $3, version = version + 1 where no = $1`),
-				no, key.Seal(now, id), key.Seal(before, id))
+		text, err3 := key.OpenText(headers, id)
+		if err == nil && err2 == nil && err3 == nil { // an unreadable secret stays unreadable
+			batch.Queue(s.sql(`update storageapi.webhooks set secret = $2, previous_secret = $3, header_secrets = $4, version = version + 1 where no = $1`),
+				no, key.Seal(now, id), key.Seal(before, id), key.SealText(text, id))
 		}
 		return no, nil
-	}, s.sql(`select no, id, secret, previous_secret from storageapi.webhooks where no > $1 order by no limit $2 for no key update`), from, resealStep)
+	}, s.sql(`select no, id, secret, previous_secret, header_secrets from storageapi.webhooks where no > $1 order by no limit $2 for no key update`), from, resealStep)
 	if err == nil {
 		err = tx.SendBatch(ctx, batch).Close()
 	}

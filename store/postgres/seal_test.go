@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -33,17 +34,18 @@ func TestSealed(t *testing.T) {
 	name, option := migratedSchema(t)
 	w := newWebhook("acct", "wh")
 	w.PreviousSecret, w.PreviousSecretExpiresAt = signing.NewSecret(), time.Now().Add(time.Hour)
+	w.Headers = []driver.Header{{Name: "X-Token", Value: "a token", Secret: true}}
 	if err := open(t, option).CreateWebhook(t.Context(), w, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	records := func() (secret, previous []byte) {
+	records := func() (secret, previous, headers []byte) {
 		t.Helper()
-		if err := pool(t).QueryRow(t.Context(), `select secret, previous_secret from `+quoted(name)+`.webhooks`).Scan(&secret, &previous); err != nil {
+		if err := pool(t).QueryRow(t.Context(), `select secret, previous_secret, header_secrets from `+quoted(name)+`.webhooks`).Scan(&secret, &previous, &headers); err != nil {
 			t.Fatal(err)
 		}
-		return secret, previous
+		return secret, previous, headers
 	}
-	if secret, _ := records(); string(secret) != w.Secret.Reveal() {
+	if secret, _, headers := records(); string(secret) != w.Secret.Reveal() || string(headers) != "a token" {
 		t.Error("without keys the secret is not stored in plain")
 	}
 	dataKey := func() (sealed []byte) {
@@ -56,15 +58,15 @@ func TestSealed(t *testing.T) {
 	for i, sealer := range []signing.Sealer{keyring(t, 1), keyring(t, 2, 1), keyring(t, 2)} {
 		s := open(t, option, postgres.Sealed(sealer))
 		got, err := s.WebhookByID(t.Context(), "acct", "wh")
-		if err != nil || !got.Secret.Equal(w.Secret) || !got.PreviousSecret.Equal(w.PreviousSecret) {
+		if err != nil || !got.Secret.Equal(w.Secret) || !got.PreviousSecret.Equal(w.PreviousSecret) || !slices.Equal(got.Headers, w.Headers) {
 			t.Errorf("WebhookByID = other secrets, %v", err)
 		}
 		key, stale, err := signing.OpenDataKey(t.Context(), sealer, dataKey())
 		if err != nil || stale {
 			t.Fatalf("Sealer %d: the data key is stale: %v, %v", i, stale, err)
 		}
-		secret, previous := records()
-		if !key.Current(secret) || !key.Current(previous) {
+		secret, previous, headers := records()
+		if !key.Current(secret) || !key.Current(previous) || !key.Current(headers) {
 			t.Errorf("Sealer %d: the secrets are not sealed with the data key", i)
 		}
 	}

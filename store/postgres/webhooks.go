@@ -24,19 +24,21 @@ func shardOf(account string) int16 {
 }
 
 const webhookColumns = `w.account, w.id, w.url, w.events, w.active, w.off_reason, w.proven_at, w.failing_since, w.warned_at,
-	w.secret, w.created_at, w.previous_secret, w.failing_event, w.failed_again, w.held, w.off_at, w.version, w.fields`
+	w.secret, w.created_at, w.previous_secret, w.failing_event, w.failed_again, w.held, w.off_at, w.version, w.fields, w.header_secrets,
+	w.paused_until`
 
 // A webhookRow receives webhookColumns: a webhook, with its secrets in stored form.
 type webhookRow struct {
 	driver.Webhook
-	secret, previous []byte
-	packed           packedColumn
+	secret, previous, headers []byte
+	packed                    packedColumn
 }
 
 func (r *webhookRow) columns() []any {
 	return []any{
 		&r.Account, &r.ID, &r.URL, &r.Events, &r.Active, &r.OffReason, (*instant)(&r.ProvenAt), (*instant)(&r.FailingSince), (*instant)(&r.WarnedAt),
-		&r.secret, (*instant)(&r.CreatedAt), &r.previous, &r.FailingEvent, &r.FailedAgain, &r.Held, (*instant)(&r.OffAt), &r.Version, &r.packed,
+		&r.secret, (*instant)(&r.CreatedAt), &r.previous, &r.FailingEvent, &r.FailedAgain, &r.Held, (*instant)(&r.OffAt), &r.Version, &r.packed, &r.headers,
+		(*instant)(&r.PausedUntil),
 	}
 }
 
@@ -58,6 +60,13 @@ func (s *Store) webhook(r *webhookRow) (w driver.Webhook, err error) {
 	if err == nil {
 		w.PreviousSecret, err = s.dataKey.Open(r.previous, w.ID)
 	}
+	var headers string
+	if err == nil {
+		headers, err = s.dataKey.OpenText(r.headers, w.ID)
+	}
+	if err == nil {
+		err = (*listed.Webhook)(&w).SetHeaderSecrets(headers)
+	}
 	if err != nil {
 		return driver.Webhook{}, fmt.Errorf("webhook %s: %w", r.ID, err)
 	}
@@ -74,6 +83,7 @@ func (s *Store) values(w *driver.Webhook, unknown []byte) []any {
 		w.URL, texts(w.Events), w.Active, string(w.OffReason), stored(w.ProvenAt), stored(w.FailingSince), stored(w.WarnedAt),
 		s.dataKey.Seal(w.Secret, w.ID), s.dataKey.Seal(w.PreviousSecret, w.ID),
 		w.FailingEvent, w.FailedAgain, w.Held, stored(w.OffAt), packed((*listed.Webhook)(w), unknown), texts(w.Resources.Names()),
+		s.dataKey.SealText((*listed.Webhook)(w).HeaderSecrets(), w.ID), stored(w.PausedUntil),
 	}
 }
 
@@ -93,8 +103,9 @@ func (s *Store) scanWebhook(row pgx.Row) (driver.Webhook, error) {
 
 const insertWebhook = `
 	insert into storageapi.webhooks (account, id, created_at, url, events, active, off_reason, proven_at, failing_since,
-		warned_at, secret, previous_secret, failing_event, failed_again, held, off_at, fields, resources)
-	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) on conflict (id) do nothing`
+		warned_at, secret, previous_secret, failing_event, failed_again, held, off_at, fields, resources,
+		header_secrets, paused_until)
+	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20) on conflict (id) do nothing`
 
 var (
 	updateWebhook = query("update_webhook")

@@ -82,6 +82,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 	w.FailingSince, w.WarnedAt = some, some.Add(time.Hour)
 	w.FailingEvent, w.FailedAgain = "event", true
 	w.PreviousSecret, w.PreviousSecretExpiresAt = signing.NewSecret(), some.Add(time.Minute)
+	w.Headers, w.PausedUntil = someHeaders(), some
 	reopened("webhooks, active, inactive and deleted", func(t *tester) {
 		t.createWebhooks(w, off, newWebhook("acct", "gone"))
 		t.enqueue(newEvent("acct", "event"), 3)

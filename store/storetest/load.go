@@ -167,6 +167,15 @@ func load(run runner) {
 		})
 	}
 
+	// The service decides when a pause ends, by its own clock.
+	test("Ready: while the webhook is paused", func(f *feed) {
+		f.createWebhooks(newWebhook("acct", "webhook"))
+		f.updateWebhook("acct", "webhook", func(w *driver.Webhook) { w.PausedUntil = driver.NoEnd })
+		ref := f.only("acct", "event")
+		got := f.wantState("the delivery", ref, driver.Ready)
+		wantSame(f.tester, "Webhook.PausedUntil", got.Webhook.PausedUntil, driver.NoEnd)
+	})
+
 	test("Passive: after Settle has disabled the webhook", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		ref, left := f.only("acct", "event"), f.only("acct", "left")

@@ -569,7 +569,7 @@ func (m *model) Unreported(ctx context.Context, webhookID string) (b driver.Back
 			continue
 		}
 		b.Pending++
-		if due := r.NextAttemptAt; m.webhooks[r.WebhookID].Claimable() && !due.After(time.Now()) && (b.OldestDue.IsZero() || due.Before(b.OldestDue)) {
+		if due := r.NextAttemptAt; m.webhooks[r.WebhookID].Claimable() && !m.webhooks[r.WebhookID].Paused(time.Now()) && !due.After(time.Now()) && (b.OldestDue.IsZero() || due.Before(b.OldestDue)) {
 			b.OldestDue = due
 		}
 	}

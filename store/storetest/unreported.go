@@ -137,6 +137,15 @@ func unreported(run runner) {
 		t.enqueue(newEvent("other", "event"), 1)
 		t.setActive("other", "off", false)
 		wantSame(t, "OldestDue of an inactive webhook", want(t, "", 1, 0).OldestDue.IsZero(), true)
+		paused := newWebhook("paused", "paused")
+		now := t.now()
+		paused.PausedUntil = now.Add(time.Hour)
+		t.createWebhooks(paused)
+		t.enqueue(newEvent("paused", "event"), 1)
+		wantSame(t, "OldestDue of a paused webhook", want(t, "", 2, 0).OldestDue.IsZero(), true)
+		t.updateWebhook("paused", "paused", func(w *driver.Webhook) { w.PausedUntil = now.Add(-time.Second) })
+		wantSame(t, "OldestDue is zero after the pause", want(t, "paused", 1, 0).OldestDue.IsZero(), false)
+		t.updateWebhook("paused", "paused", func(w *driver.Webhook) { w.PausedUntil = driver.NoEnd })
 		t.enqueue(newEvent("acct", "event"), 1)
 		due := t.delivery("acct", "event").NextAttemptAt
 		for _, id := range []string{"", "webhook"} {

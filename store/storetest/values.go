@@ -106,6 +106,14 @@ func newWebhook(account, id string) driver.Webhook {
 	}
 }
 
+// someHeaders returns plain and secret headers.
+func someHeaders() []driver.Header {
+	return []driver.Header{
+		{Name: "Authorization", Value: "Bearer a: b", Secret: true}, {Name: "X-Team", Value: "a: b  c"},
+		{Name: "X-Token", Value: long("token", 3000), Secret: true},
+	}
+}
+
 func newEvent(account, id string) driver.EncodedEvent {
 	return driver.EncodedEvent{
 		ID:        id,

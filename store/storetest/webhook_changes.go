@@ -65,7 +65,7 @@ func updateWebhook(run runner) {
 		want.URL, want.Active = "https://example.org", false
 		want.Events = []driver.EventType{fourthType}
 		want.PastEvents = []driver.EventType{eventType, otherType}
-		want.Threshold, want.Secret = 0, signing.NewSecret()
+		want.Threshold, want.Secret, want.Headers, want.PausedUntil = 0, signing.NewSecret(), someHeaders(), some
 		want.PreviousSecret, want.PreviousSecretExpiresAt = w.Secret, some.Add(time.Hour)
 		var given driver.Webhook
 		got := t.updateWebhook("acct", "webhook", func(w *driver.Webhook) {
@@ -85,9 +85,10 @@ func updateWebhook(run runner) {
 
 	run("stores nothing if change returns an error", func(t *tester) {
 		w := newWebhook("acct", "webhook")
+		w.Headers = someHeaders()
 		t.createWebhooks(w)
 		_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *driver.Webhook, _ *audit.Entry) error {
-			w.URL, w.Active, w.Events[0] = "changed", false, "changed"
+			w.URL, w.Active, w.Events[0], w.Headers[0].Value = "changed", false, "changed", "changed"
 			return fmt.Errorf("wrapped: %w", errChange)
 		})
 		t.wantError("UpdateWebhook", err, errChange)

@@ -18,7 +18,7 @@ func webhookValues(run runner) {
 		full, bare := newWebhook("acct", "full"), newWebhook("acct", "bare")
 		full.Threshold, full.OffReason = math.MaxUint64, driver.OffFailing
 		full.FailingEvent, full.FailedAgain, full.Held = "event", true, true
-		full.OffAt = some.Add(time.Hour)
+		full.OffAt, full.Headers, full.PausedUntil = some.Add(time.Hour), someHeaders(), driver.NoEnd
 		full.ProvenAt, full.FailingSince, full.WarnedAt = some.Add(-time.Minute), some.Add(time.Minute), some.Add(time.Hour)
 		full.PastEvents = []driver.EventType{fourthType, thirdType}
 		full.PreviousSecret, full.PreviousSecretExpiresAt = signing.NewSecret(), some.Add(time.Second)

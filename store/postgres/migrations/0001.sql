@@ -75,6 +75,7 @@ create table storageapi.webhooks (
 	off_reason                 text not null,
 	off_at                     timestamptz,
 	held                       boolean not null default false,
+	paused_until               timestamptz,
 	proven_at                  timestamptz,
 	failing_since              timestamptz,
 	failing_event              text collate "C" not null default '', -- the first that failed since then
@@ -85,6 +86,7 @@ create table storageapi.webhooks (
 	secret                     bytea not null,
 	created_at                 timestamptz not null,
 	previous_secret            bytea,
+	header_secrets             bytea not null default '', -- the values of secret headers
 	fields                     bytea not null default '', -- packed, without those that have a column
 	resources                  text[] not null default '{}', -- those in fields, for statements; empty: no limit
 	version                    bigint not null default 1

@@ -68,7 +68,7 @@ func (s *Scheduler) Add(list []Pending) {
 
 func (s *Scheduler) add(p *Pending) {
 	w := s.webhookOf(&p.Webhook, p.Group)
-	if p.Webhook.Version > w.version && p.Webhook.On {
+	if p.Webhook.Version > w.version && p.Webhook.On && s.pauseEnd(p.Webhook.PausedUntil) == 0 {
 		s.learn(w, &p.Webhook)
 		w.hinted = true
 	}
@@ -263,13 +263,14 @@ func (s *Scheduler) Loaded(slot *Slot, found *Loaded) (record any, ok bool) {
 	// The reported version is later than the loaded version if the load preceded the report, or if
 	// the webhook was deleted after the report and imported again.
 	outdated := known != nil && w.hinted && known.Version < w.version
+	passive := found.State == Passive || known != nil && s.pauseEnd(known.PausedUntil) > 0
 	pending := &it
 	switch {
 	case w.dropped, found.State == Gone:
 		pending = nil
-	case found.State == Unread, outdated && found.State == Passive:
+	case found.State == Unread, outdated && passive:
 		w.loadAt = s.t + s.unreadPause(w).Milliseconds()
-	case found.State == Passive, w.stopped():
+	case passive, w.stopped(), w.until > s.t:
 	case found.Due.After(s.now.Add(dueTolerance)) && (int32(found.Attempts) != it.attempts || it.timing != early):
 		// The report was out of date. The receiver may have asked for this wait.
 		if it = (item{number: it.number, due: s.dueAt(found.Due), attempts: int32(found.Attempts), timing: waits}); w.hasDouble(it.number) {

@@ -61,7 +61,7 @@ const (
 func (l *lane) in() *links[lane] { return &l.links }
 
 // due returns the time, as an item time, at which the first item may be attempted.
-func (l *lane) due() int64 { return max(l.waiting[0].due, l.loadAt) }
+func (l *lane) due() int64 { return max(l.waiting[0].due, l.loadAt, l.until) }
 
 // firstDue returns a due time, at most due, that puts an item before all other items in the lane.
 func (l *lane) firstDue(due int64) int64 {
@@ -216,7 +216,7 @@ func (s *Scheduler) Backlog(webhookID string) Backlog {
 	var b Backlog
 	oldest := s.t + 1
 	visit := func(w *webhook) {
-		if w.stopped() {
+		if w.stopped() || w.until > s.t {
 			return
 		}
 		for kind := range w.lanes {

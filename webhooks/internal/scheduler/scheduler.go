@@ -10,6 +10,7 @@
 //
 //   - pending.go: the deliveries of each webhook, by due time;
 //   - run_queue.go: round robin over the accounts, and over the webhooks of each;
+//   - snooze.go: webhooks that their users have paused, until the pause ends;
 //   - turns.go: slow and failing webhooks take turns within their share of the slots;
 //   - requested.go: attempts that a person requested;
 //   - aimd.go: an AIMD limit for each webhook: success raises it by one, failure halves it;
@@ -53,6 +54,8 @@ type Config struct {
 
 	Jitter *jitter.Source // for the pauses between probes; nil means random
 
+	Wall func() time.Time // the clock by which pauses of webhooks end; default: time.Now
+
 	// Wake, if not nil, is called after each report. It must not block.
 	Wake func()
 }
@@ -65,6 +68,7 @@ type Scheduler struct {
 
 	longestRetry time.Duration
 	jitter       *jitter.Source
+	wall         func() time.Time
 	wake         func()
 	inbox        inbox
 
@@ -112,12 +116,16 @@ type Scheduler struct {
 	searches  []*account // accounts for which searching is set
 	overShare bool       // slots became scarce while some webhooks hold more than their share
 	inspected time.Time  // last inspection of attempts
+	offset    int64      // wall clock minus item times, in milliseconds
 	planned   time.Time  // next inspection, as returned by NextWake
 	resumed   time.Time  // end of the last suspension of this process, for which no receiver is to blame
 }
 
 // New returns an empty Scheduler.
 func New(config Config) *Scheduler {
+	if config.Wall == nil {
+		config.Wall = time.Now
+	}
 	return &Scheduler{
 		pool:          pool{slots: config.Slots},
 		perWebhook:    config.PerWebhook,
@@ -126,8 +134,10 @@ func New(config Config) *Scheduler {
 		maxUnrecorded: config.MaxUnrecorded,
 		longestRetry:  config.LongestRetry,
 		jitter:        config.Jitter,
+		wall:          config.Wall,
 		wake:          config.Wake,
 		epoch:         time.Now(),
+		offset:        config.Wall().UnixMilli(),
 		unproven:      pool{slots: max(1, config.Slots/2)},
 		maxLatency:    max(minLatency, config.Timeout/2),
 	}

@@ -8,7 +8,7 @@ const (
 )
 
 // LongestWait returns the longest time for which a live delivery has been due without an attempt.
-// It considers only webhooks that are healthy, proven, on and without attempts in flight, and
+// It considers only webhooks that are healthy, proven, on, not paused and without attempts in flight, and
 // whose account may have another attempt. It examines at most a few hundred of them, in the order
 // of their turns. The error is the store's error, see Trouble.
 func (s *Scheduler) LongestWait() (time.Duration, error) {
@@ -17,7 +17,7 @@ func (s *Scheduler) LongestWait() (time.Duration, error) {
 	oldest, sampled := s.t, 0
 	examine := func(l *lane) {
 		if len(l.slots) == 0 {
-			oldest = min(oldest, max(l.waiting[0].due, l.since))
+			oldest = min(oldest, max(l.waiting[0].due, l.since, l.until))
 		}
 	}
 	for line := s.runQueues[live][Proven].first; line != nil && sampled < maxSampled; line = line.links.after {

@@ -19,7 +19,8 @@ const (
 type Webhook struct {
 	ID, Account string
 	Version     uint64
-	On          bool // attempts may be made: the webhook is active and not on hold
+	On          bool      // attempts may be made: the webhook is active and not on hold
+	PausedUntil time.Time // by Config.Wall; zero if not paused
 	Standing    Standing
 	Record      any // the caller's record of the webhook, not used by the scheduler
 }
@@ -47,6 +48,9 @@ type webhook struct {
 	unread   int    // consecutive loads that found a delivery unread
 	unreadIn uint64 // the latest of these loads
 	loadAt   int64  // earliest item time of the next load
+	until    int64  // item time at which its pause ends, or has ended
+
+	pausedUntil time.Time // according to record
 
 	health   health
 	inFlight int // slots in use
@@ -144,6 +148,9 @@ func (s *Scheduler) learn(w *webhook, r *Webhook) {
 	if w.off == r.On {
 		w.off, w.since = !r.On, s.t
 		s.arrange(w)
+	}
+	if !r.PausedUntil.IsZero() || !w.pausedUntil.IsZero() {
+		s.snooze(w, r.PausedUntil)
 	}
 }
 

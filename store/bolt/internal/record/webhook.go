@@ -14,8 +14,9 @@ import (
 // [WebhookFields].
 func EncodeWebhook(w *driver.Webhook, key *signing.DataKey) []byte {
 	secret, previous := key.Seal(w.Secret, w.ID), key.Seal(w.PreviousSecret, w.ID)
-	e := newEncoder(packedSize + len(w.URL) + len(secret) + len(previous) + 32*(len(w.Events)+len(w.PastEvents)))
-	coder{to: &e}.webhook(w, &secret, &previous)
+	headers := key.SealText((*listed.Webhook)(w).HeaderSecrets(), w.ID)
+	e := newEncoder(packedSize + len(w.URL) + len(secret) + len(previous) + len(headers) + 32*(len(w.Events)+len(w.PastEvents)))
+	coder{to: &e}.webhook(w, &secret, &previous, &headers)
 	return fields.Pack(e, (*listed.Webhook)(w))
 }
 
@@ -35,8 +36,8 @@ func InspectWebhook(account, id string, record []byte, key *signing.DataKey) (w 
 	d := newDecoder(record)
 	d.text = string(record)
 	w.Account, w.ID = account, id
-	var secret, previous []byte // sealed
-	coder{from: d}.webhook(&w, &secret, &previous)
+	var secret, previous, headers []byte // sealed
+	coder{from: d}.webhook(&w, &secret, &previous, &headers)
 	if err := d.err(); err != nil {
 		return driver.Webhook{}, err
 	}
@@ -53,11 +54,18 @@ func InspectWebhook(account, id string, record []byte, key *signing.DataKey) (w 
 	if w.PreviousSecret, err = key.Open(previous, id); err != nil {
 		return w, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
+	text, err := key.OpenText(headers, id)
+	if err == nil {
+		err = (*listed.Webhook)(&w).SetHeaderSecrets(text)
+	}
+	if err != nil {
+		return w, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
 	return w, nil
 }
 
 // webhook encodes the fields that [listed.Webhook.Fields] marks as Placed, with sealed secrets.
-func (c coder) webhook(w *driver.Webhook, secret, previous *[]byte) {
+func (c coder) webhook(w *driver.Webhook, secret, previous, headers *[]byte) {
 	number(c, &w.Version)
 	c.time(&w.FailingSince)
 	c.time(&w.WarnedAt)
@@ -73,6 +81,8 @@ func (c coder) webhook(w *driver.Webhook, secret, previous *[]byte) {
 	c.time(&w.ProvenAt)
 	text(c, &w.FailingEvent)
 	c.bool(&w.FailedAgain)
+	c.bytes(headers)
+	c.time(&w.PausedUntil)
 }
 
 // WebhookVersion returns the version of a webhook's record, or 0 if record is nil.
@@ -86,6 +96,6 @@ func WebhookFields(record []byte) []byte {
 	var w driver.Webhook
 	d := newDecoder(record)
 	var sealed []byte
-	coder{from: d}.webhook(&w, &sealed, &sealed)
+	coder{from: d}.webhook(&w, &sealed, &sealed, &sealed)
 	return fields.Unknown(nil, string(d.rest), (*listed.Webhook)(&w))
 }
