@@ -71,9 +71,9 @@ func (p *pages) pauseWebhook(c *call) (response, error) {
 		return response{}, err
 	}
 	if until.IsZero() {
-		return goTo("webhooks/"+id, "resumed"), nil
+		return goTo("webhooks/"+id, "hook-resumed"), nil
 	}
-	return goTo("webhooks/"+id, "paused"), nil
+	return goTo("webhooks/"+id, "hook-paused"), nil
 }
 
 // sends reports whether attempts to send events to the webhook may be made now.
