@@ -55,6 +55,9 @@ func checkHeader(h Header, signature string) string {
 // checkHeaders returns headers in their stored form. If changes is set, headers without a value are
 // allowed, which removes them.
 func (s *WebhookService) checkHeaders(headers []Header, changes bool) ([]Header, error) {
+	if len(headers) == 0 {
+		return nil, nil
+	}
 	checked := make([]Header, len(headers))
 	for i, h := range headers {
 		h.Name = http.CanonicalHeaderKey(h.Name)
@@ -68,7 +71,7 @@ func (s *WebhookService) checkHeaders(headers []Header, changes bool) ([]Header,
 		checked[i] = h
 	}
 	slices.SortFunc(checked, compareHeaders)
-	for i := range checked[min(1, len(checked)):] {
+	for i := range checked[1:] {
 		if checked[i].Name == checked[i+1].Name {
 			return nil, input.Invalid("headers", "must not have "+checked[i].Name+" twice")
 		}

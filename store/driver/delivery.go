@@ -142,10 +142,10 @@ const (
 // Ours reports whether the failure is on this side and therefore says nothing about the receiver.
 func (c ErrorClass) Ours() bool { return c == ClassInternal || c == ClassExpired || c == ClassResource }
 
-// FailsReceiver reports whether the attempt failed because of its receiver. A 413 is about the size
-// of one event, so it says nothing about the receiver either.
+// FailsReceiver reports whether an attempt that failed did so because of its receiver. A 413 is about
+// the size of one event, so it says nothing about the receiver either.
 func (a *Attempt) FailsReceiver() bool {
-	return a.Error != "" && !a.Class.Ours() && a.Status != http.StatusRequestEntityTooLarge
+	return !a.Class.Ours() && a.Status != http.StatusRequestEntityTooLarge
 }
 
 // A Recovery is a job that makes deliveries of one webhook pending again, oldest first. It survives
