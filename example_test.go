@@ -2,7 +2,6 @@ package storageapi_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"net/http"
@@ -76,32 +75,6 @@ func Example() {
 	// POST /v2/api-keys 201 Created
 	// POST /v2/notifications/webhooks 201 Created
 	// GET /v2/files 404 Not Found
-}
-
-// A Go client decodes an error response of the API into a [*storageapi.Error].
-func ExampleDecodeError() {
-	api, err := storageapi.NewHandler(storageapi.Config{Store: memory.New()})
-	if err != nil {
-		log.Panic(err)
-	}
-	defer api.Close()
-	server := httptest.NewServer(api)
-	defer server.Close()
-
-	response, err := http.Get(server.URL + "/v2/api-keys") // without an API key
-	if err != nil {
-		log.Panic(err)
-	}
-	defer response.Body.Close()
-	var refusal *storageapi.Error
-	if err := storageapi.DecodeError(response); errors.As(err, &refusal) {
-		fmt.Println(refusal.Status, refusal.Code == auth.CodeUnauthorized)
-		fmt.Println(refusal.Message)
-	}
-
-	// Output:
-	// 401 true
-	// The Api-Key header is missing, or the key in it is invalid or expired.
 }
 
 // Before Run is called, the process is not ready, but a restart would not help.

@@ -18,7 +18,7 @@ const module = "github.com/storageapi/storageapi"
 // importRules lists the packages of this and other modules that each package may import, except in
 // tests. The standard library is always allowed.
 var importRules = map[string][]string{
-	".":                {"alerts", "internal/fields", "internal/listed", "audit", "observe", "apikeys", "auth", "scopes", "store", "webhooks", "internal/httpapi", "store/bolt", "internal/id", "store/driver", "store/transfer"},
+	".":                {"alerts", "apierr", "internal/fields", "internal/listed", "audit", "observe", "apikeys", "auth", "scopes", "store", "webhooks", "internal/httpapi", "store/bolt", "internal/id", "store/driver", "store/transfer"},
 	"store/capability": {},
 
 	"scopes":   {},
@@ -31,6 +31,10 @@ var importRules = map[string][]string{
 	"webhooks": {"apierr", "store/driver", "audit", "observe", "internal/fields", "internal/listed", "internal/observing", "auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/jitter", "internal/testhook", "internal/jsontext", "internal/hostcode", "webhooks/internal/outbound", "webhooks/internal/scheduler", "webhooks/internal/testgate"},
 
 	"secretscanning": {"apierr", "apikeys"},
+
+	// Programs that only import the client must not get the service.
+	"client": {},
+	"cli":    {"client", "internal/pipenet", "signing", ".", "store", "store/bolt", "store/bolt/boltops", "store/transfer"},
 
 	"alerts":                      {"apierr", "store/driver", "observe", "scopes", "webhooks", "internal/hostcode", "internal/id", "internal/input", "internal/jsontext", "alerts/internal/alerting"},
 	"alerts/internal/alerting":    {},
@@ -93,7 +97,7 @@ var importRules = map[string][]string{
 
 	// The load program and the examples import only packages that hosts can import.
 	"internal/load": {"apierr", "alerts", ".", "apikeys", "observe", "scopes", "webhooks"},
-	"examples/*":    {"apierr", "alerts", "audit", "observe", ".", "apikeys", "auth", "dashboard", "scopes", "signing", "store", "store/bolt", "store/bolt/boltops", "store/memory", "webhooks"},
+	"examples/*":    {"apierr", "alerts", "audit", "observe", ".", "apikeys", "auth", "cli", "client", "dashboard", "scopes", "signing", "store", "store/bolt", "store/memory", "webhooks"},
 }
 
 // TestImports checks the imports of this module's packages. Nested modules have their own rules.

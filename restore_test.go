@@ -32,7 +32,7 @@ func TestRestoreRunbook(t *testing.T) {
 	}
 	blocks := restoreBlocks(t)
 	bin := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "restore"), "./examples/restore")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "storage"), "./examples/host")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}

@@ -54,8 +54,7 @@
 //	POST   recoveries                          send the events of a time range again
 //	GET    recoveries/{recoveryId}             get the progress of a recovery
 //
-// [OpenAPI] documents every status, header and limit. Go clients decode errors with
-// [DecodeError].
+// [Handler.OpenAPI] documents every status, header and limit. Package client is a Go client.
 //
 // Errors are {"error":{"code":…,"message":…}}; a 403 may have requiredScopes or requiredResources.
 // Checks run in this order, and the first failure determines the response: the key (401), its rate
@@ -214,6 +213,7 @@ type Handler struct {
 	Auth     *auth.Authenticator // guards the host's own routes
 
 	api       http.Handler
+	http      httpapi.Config // of api
 	attribute func(*http.Request, audit.Actor) context.Context
 	store     store.Store
 	notify    bool         // whether Config.Notify is set
@@ -334,7 +334,7 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Prefix %w", err)
 	}
-	api, err := httpapi.New(httpapi.Config{
+	httpConfig := httpapi.Config{
 		Prefix:    prefix,
 		Keys:      keys,
 		Webhooks:  hooks,
@@ -344,11 +344,12 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 		Logger:    config.Logger,
 		Audit:     auditLog,
 		Attribute: config.attribute,
-	})
+	}
+	api, err := httpapi.New(httpConfig)
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: %w", err)
 	}
-	h := &Handler{Keys: keys, Webhooks: hooks, Alerts: reports, Audit: auditLog, attribute: config.attribute, Auth: authenticator, api: api, store: config.Store, notify: config.Notify != nil, prefix: prefix, document: newHostDocument(&config, prefix, vocabulary.All()), ownsStore: ownsStore}
+	h := &Handler{Keys: keys, Webhooks: hooks, Alerts: reports, Audit: auditLog, attribute: config.attribute, Auth: authenticator, api: api, http: httpConfig, store: config.Store, notify: config.Notify != nil, prefix: prefix, document: newHostDocument(&config, prefix, vocabulary.All()), ownsStore: ownsStore}
 	h.closing, h.endRuns = context.WithCancel(context.Background())
 	h.closeOnce = sync.OnceValue(h.close)
 	return h, nil

@@ -54,7 +54,7 @@ func RoutePattern(pattern func(*http.Request) string) RouteOption {
 // handler behind [Authenticator.Handler] that checks scopes itself. Scopes that the key does not
 // hold are ignored. Outside a guarded handler it does nothing.
 func NoteScopes(ctx context.Context, used scopes.Set) {
-	if c, _ := ctx.Value(callerKey{}).(*caller); c != nil && c.guard != nil && c.guard.recorder != nil {
+	if c, _ := ctx.Value(callerKey{}).(*caller); c != nil && c.guard != nil && c.guard.recorder != nil && c.verified.KeyID != "" {
 		c.guard.recorder.RecordScopes(&c.verified, used)
 	}
 }

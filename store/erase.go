@@ -28,15 +28,15 @@ type Eraser interface {
 
 // A Receipt counts the records that an erasure has removed, by kind.
 type Receipt struct {
-	Keys            int // removed with their previous values and last uses
-	Webhooks        int // removed with their secrets; webhooks deleted earlier are not counted
-	Events          int // removed with their bodies, unless these were already purged
-	Deliveries      int // pending or settled; removed with their attempts
-	Recoveries      int
-	Alerts          int // states of alerts, one per series
-	DedupKeys       int // deduplication keys of published alerts
-	IdempotencyKeys int // including expired idempotency keys that are still stored
-	AuditEntries    int // including entries that are still pending
+	Keys            int `json:"keys"`       // removed with their previous values and last uses
+	Webhooks        int `json:"webhooks"`   // removed with their secrets; webhooks deleted earlier are not counted
+	Events          int `json:"events"`     // removed with their bodies, unless these were already purged
+	Deliveries      int `json:"deliveries"` // pending or settled; removed with their attempts
+	Recoveries      int `json:"recoveries"`
+	Alerts          int `json:"alerts"`          // states of alerts, one per series
+	DedupKeys       int `json:"dedupKeys"`       // deduplication keys of published alerts
+	IdempotencyKeys int `json:"idempotencyKeys"` // including expired idempotency keys that are still stored
+	AuditEntries    int `json:"auditEntries"`    // including entries that are still pending
 }
 
 // IsZero reports whether nothing was removed.

@@ -14,8 +14,8 @@ type Sizer interface {
 
 // An AccountSize is the number of keys, webhooks and pending deliveries of an account.
 type AccountSize struct {
-	Account  string
-	Keys     int // including expired keys
-	Webhooks int // including inactive webhooks
-	Pending  int // pending deliveries, including those of inactive webhooks
+	Account  string `json:"account"`
+	Keys     int    `json:"keys"`     // including expired keys
+	Webhooks int    `json:"webhooks"` // including inactive webhooks
+	Pending  int    `json:"pending"`  // pending deliveries, including those of inactive webhooks
 }

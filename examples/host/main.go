@@ -1,7 +1,9 @@
 // Host is a complete service to copy. It mounts the API next to its own routes, with its own scopes
-// and event, the settings pages behind its login, metrics, and a graceful shutdown.
+// and event, the settings pages behind its login, metrics, the routes and commands for operators,
+// and a graceful shutdown.
 //
-//	PASSWORD=… go run ./examples/host   # http://127.0.0.1:8080; on http://127.0.0.1:8081 /metrics, /ready and /live
+//	PASSWORD=… go run ./examples/host   # http://127.0.0.1:8080; on http://127.0.0.1:8081 /metrics and the operations
+//	OPS=http://127.0.0.1:8081 go run ./examples/host keys list acct_1   # without a command: the list of commands
 package main
 
 import (
@@ -29,6 +31,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/cli"
 	"github.com/storageapi/storageapi/dashboard"
 	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/scopes"
@@ -38,15 +41,35 @@ import (
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8080", "the address of the service")
-	metrics := flag.String("metrics", "127.0.0.1:8081", "the address of metrics and probes, which is not public")
+	metrics := flag.String("metrics", "127.0.0.1:8081", "the address of metrics and operations, which must not be public")
 	path := flag.String("file", "host.db", "the file that keeps everything")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	if flag.NArg() > 0 {
+		status := cli.Run(ctx, flag.Args(), commands(*path))
+		stop()
+		os.Exit(status)
+	}
 	err := run(ctx, os.Stdout, *path, *listen, *metrics, os.Getenv("PASSWORD"))
 	stop()
 	if err != nil {
 		log.Fatal("host: ", err) // run has already closed everything
 	}
+}
+
+// commands returns the configuration of the commands for operators.
+func commands(path string) cli.Config {
+	return cli.Config{Open: func(context.Context) (*storageapi.Handler, func() error, error) {
+		file, err := bolt.Open(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		api, err := storageapi.NewHandler(new(host).config(file))
+		if err != nil {
+			return nil, nil, errors.Join(err, file.Close())
+		}
+		return api, func() error { return errors.Join(api.Close(), file.Close()) }, nil
+	}}
 }
 
 // run serves until ctx is done, or until something fails.
@@ -298,12 +321,11 @@ func (h *host) signOut(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
 }
 
-// operations returns the routes for operators.
+// operations returns the routes for operators. They have no authentication.
 func (h *host) operations() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", h.metrics)
-	mux.Handle("GET /ready", h.api.HealthHandler(storageapi.HealthThresholds{}))
-	mux.Handle("GET /live", h.api.LivenessHandler(storageapi.HealthThresholds{}))
+	mux.Handle("/", h.api.Operations(storageapi.HealthThresholds{}))
 	return mux
 }
 

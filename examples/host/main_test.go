@@ -50,6 +50,7 @@ func TestHost(t *testing.T) {
 	want(200, "\nstore_halted 0\n")(read(t)(http.Get("http://" + metrics + "/metrics")))
 	want(200, `{"ready":true,"live":true,"problems":[],"run":"running"`)(read(t)(http.Get("http://" + metrics + "/ready")))
 	want(200, `"ready":true`)(read(t)(http.Get("http://" + metrics + "/live")))
+	want(200, `"account":"acct_1"`)(read(t)(http.Get("http://" + metrics + "/accounts")))
 	want(404, "")(call("GET", "/metrics", "", ""))
 
 	// The settings pages are behind the login.

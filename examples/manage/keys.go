@@ -2,120 +2,88 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"net/url"
-	"time"
 
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/client"
 )
 
-// A key is an API key in the API's JSON format.
-type key struct {
-	ID         string     `json:"id"`
-	Key        string     `json:"key"` // only in responses to a creation or rotation
-	Name       string     `json:"name"`
-	Scopes     []string   `json:"scopes"`
-	ExpiresAt  *time.Time `json:"expiresAt"`
-	CreatedAt  time.Time  `json:"createdAt"`
-	LastUsedAt *time.Time `json:"lastUsedAt"`
-	Previous   *struct {
-		ExpiresAt  time.Time  `json:"expiresAt"`
-		LastUsedAt *time.Time `json:"lastUsedAt"`
-	} `json:"previous"` // the value before the last rotation, while it is valid
-}
-
-// A list is a page of a list, newest first.
-type list[T any] struct {
-	Data       []T     `json:"data"`
-	NextCursor *string `json:"nextCursor"`
-	HasMore    bool    `json:"hasMore"`
-}
-
-// all returns all items of a list. It reads page by page.
-func all[T any](ctx context.Context, c client, path string) ([]T, error) {
-	var whole []T
-	for query := "?limit=100"; ; {
-		var part list[T]
-		if _, err := c.call(ctx, "GET", path+query, request{}, &part); err != nil {
-			return nil, err
-		}
-		whole = append(whole, part.Data...)
-		if !part.HasMore {
-			return whole, nil
-		}
-		query = "?limit=100&cursor=" + url.QueryEscape(*part.NextCursor)
-	}
-}
-
-func manageKeys(ctx context.Context, out io.Writer, admin client) error {
-	fmt.Fprintln(out, "Create a key. To try again, use the same Idempotency-Key:")
-	wanted := map[string]any{"name": "deploy", "scopes": []string{"files:read", "account:read"}}
-	var made, again key
-	if _, err := admin.call(ctx, "POST", "/v2/api-keys", request{body: wanted, idempotencyKey: "deploy-1"}, &made); err != nil {
+func manageKeys(ctx context.Context, out io.Writer, base string, admin *client.Client) error {
+	fmt.Fprintln(out, "Create a key. To try again, use the same idempotency key:")
+	wanted := client.CreateKey{Name: "deploy", Scopes: []string{"files:read", "account:read"}}
+	made, err := admin.CreateKey(ctx, wanted, client.IdempotencyKey("deploy-1"))
+	if err != nil {
 		return err
 	}
-	if _, err := admin.call(ctx, "POST", "/v2/api-keys", request{body: wanted, idempotencyKey: "deploy-1"}, &again); err != nil {
-		return err
+	again, err := admin.CreateKey(ctx, wanted, client.IdempotencyKey("deploy-1"))
+	if !errors.Is(err, client.ErrCreatedBefore) {
+		return fmt.Errorf("want ErrCreatedBefore, got %w", err)
 	}
-	fmt.Fprintf(out, "  %s, whose value was shown %v; and again %s, without it: %v\n", made.ID, made.Key != "", again.ID, again.Key == "")
-	wanted["name"] = "another"
-	_, err := admin.call(ctx, "POST", "/v2/api-keys", request{body: wanted, idempotencyKey: "deploy-1"}, nil)
+	fmt.Fprintf(out, "  %s, whose value was shown %v; and again %s, without it: %v\n", made.ID, made.Value != "", again.ID, again.Value == "")
+	wanted.Name = "another"
+	_, err = admin.CreateKey(ctx, wanted, client.IdempotencyKey("deploy-1"))
 	if err := refused(out, err, auth.CodeConflict); err != nil {
 		return err
 	}
 
 	fmt.Fprintln(out, "Rename it, if nobody else changed it since it was read:")
-	path := "/v2/api-keys/" + made.ID
-	tag, err := admin.call(ctx, "GET", path, request{}, &made)
+	read, err := admin.Key(ctx, made.ID)
 	if err != nil {
 		return err
 	}
-	var renamed key
-	if _, err := admin.call(ctx, "PATCH", path, request{body: map[string]string{"name": "deploy, EU"}, ifMatch: tag}, &renamed); err != nil {
+	renamed, err := admin.UpdateKey(ctx, made.ID, client.UpdateKey{Name: client.Some("deploy, EU")}, client.IfMatch(read.ETag))
+	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "  %q\n", renamed.Name)
-	_, err = admin.call(ctx, "PATCH", path, request{body: map[string]string{"name": "deploy, US"}, ifMatch: tag}, nil)
+	_, err = admin.UpdateKey(ctx, made.ID, client.UpdateKey{Name: client.Some("deploy, US")}, client.IfMatch(read.ETag))
 	if err := refused(out, err, auth.CodePreconditionFailed); err != nil {
 		return err
 	}
 
 	fmt.Fprintln(out, "Rotate it, by itself. The old value lives on for an hour:")
-	before := client{admin.base, again.Key}
-	if before.key, err = rotate(ctx, admin, path, 3600); err != nil {
-		return err
-	}
-	after := client{admin.base, ""}
-	if after.key, err = rotate(ctx, before, path, 3600); err != nil {
-		return err
-	}
-	keys, err := all[key](ctx, before, "/v2/api-keys")
+	before, err := client.New(base, made.Value.Reveal(), client.Options{})
 	if err != nil {
 		return err
 	}
-	for _, k := range keys {
-		fmt.Fprintf(out, "  %s %q, old value live: %v\n", k.ID, k.Name, k.Previous != nil)
+	rotated, err := before.RotateKey(ctx, made.ID, client.Rotation{GraceSeconds: client.Some(3600)})
+	if err != nil {
+		return err
+	}
+	for key, err := range before.Keys(ctx, client.KeyQuery{}) {
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "  %s %q, old value live: %v\n", key.ID, key.Name, key.Previous != nil)
 	}
 
 	fmt.Fprintln(out, "Rotate it at once, because the value has leaked; then delete it:")
-	if after.key, err = rotate(ctx, admin, path, 0); err != nil {
+	if rotated, err = admin.RotateKey(ctx, made.ID, client.Rotation{GraceSeconds: client.Some(0)}); err != nil {
 		return err
 	}
-	_, err = before.call(ctx, "GET", path, request{}, nil)
+	_, err = before.Key(ctx, made.ID)
 	if err := refused(out, err, auth.CodeUnauthorized); err != nil {
 		return err
 	}
-	if _, err := after.call(ctx, "DELETE", path, request{}, nil); err != nil { // a key may delete itself
+	after, err := client.New(base, rotated.Value.Reveal(), client.Options{})
+	if err != nil {
 		return err
 	}
-	_, err = admin.call(ctx, "GET", path, request{}, nil)
+	if err := after.DeleteKey(ctx, made.ID); err != nil { // a key may delete itself
+		return err
+	}
+	_, err = admin.Key(ctx, made.ID)
 	return refused(out, err, auth.CodeNotFound)
 }
 
-// rotate gives the key at path a new value and returns it.
-func rotate(ctx context.Context, c client, path string, graceSeconds int) (string, error) {
-	var rotated key
-	_, err := c.call(ctx, "POST", path+"/rotate", request{body: map[string]int{"graceSeconds": graceSeconds}}, &rotated)
-	return rotated.Key, err
+// refused prints err and returns nil if err is the API's refusal with the given code.
+func refused(out io.Writer, err error, code string) error {
+	refusal, ok := errors.AsType[*client.Error](err)
+	if !ok || refusal.Code != code {
+		return fmt.Errorf("want %s, got %w", code, err)
+	}
+	fmt.Fprintf(out, "  refused: %v\n", refusal)
+	return nil
 }

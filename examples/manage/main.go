@@ -1,6 +1,5 @@
-// Manage shows how a dashboard or client library manages API keys and webhooks over
-// HTTP, and handles the documented errors. It starts its own storage service and
-// receiver.
+// Manage uses package client to manage API keys and webhooks, and handles the documented errors. It
+// starts its own storage service and receiver.
 //
 //	go run ./examples/manage         # run once, then exit
 //	go run ./examples/manage -serve  # keep both running, for docs/http.md
@@ -14,6 +13,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/storageapi/storageapi/client"
 )
 
 func main() {
@@ -49,8 +50,12 @@ func run(ctx context.Context, out io.Writer, serve bool) error {
 		<-ctx.Done()
 		return nil
 	}
-	admin := client{host.url, host.key}
-	if err := manageKeys(ctx, out, admin); err != nil {
+	base := host.url + "/v2"
+	admin, err := client.New(base, host.key, client.Options{})
+	if err != nil {
+		return err
+	}
+	if err := manageKeys(ctx, out, base, admin); err != nil {
 		return err
 	}
 	if err := manageWebhooks(ctx, out, admin, receiver); err != nil {

@@ -1,5 +1,5 @@
-// Package pipenet is a network in memory for tests, because sockets do not work in testing/synctest
-// bubbles.
+// Package pipenet is a network in memory: for package cli, which calls a handler in the same process,
+// and for tests, because sockets do not work in testing/synctest bubbles.
 package pipenet
 
 import (

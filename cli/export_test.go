@@ -1,0 +1,18 @@
+package cli
+
+import (
+	"testing"
+	"time"
+)
+
+// SetTerminal makes all streams terminals until the test ends.
+func SetTerminal(t *testing.T) {
+	before := isTerminal
+	isTerminal = func(any) bool { return true }
+	t.Cleanup(func() { isTerminal = before })
+}
+
+// NameOf returns a store's name without its password.
+var NameOf = nameOf
+
+func init() { listenPoll = 20 * time.Millisecond }

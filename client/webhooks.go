@@ -1,0 +1,197 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// A Webhook is an endpoint that receives events.
+type Webhook struct {
+	ID                      string    `json:"id"`
+	URL                     string    `json:"url"`
+	Events                  []string  `json:"events"`
+	Resources               []string  `json:"resources,omitzero"` // only their events are sent; nil means no limit
+	Active                  bool      `json:"active"`
+	Held                    bool      `json:"held,omitzero"`   // on hold after a restore of the service
+	Secret                  Secret    `json:"secret,omitzero"` // only in the results of CreateWebhook and RotateWebhookSecret
+	CreatedAt               time.Time `json:"createdAt"`
+	BalanceThreshold        string    `json:"balanceThreshold,omitzero"` // empty means the service's default
+	OffReason               string    `json:"offReason,omitzero"`        // why the service turned it off: "gone" or "failing"
+	FailingSince            time.Time `json:"failingSince,omitzero"`
+	PreviousSecretExpiresAt time.Time `json:"previousSecretExpiresAt,omitzero"`
+
+	ETag string `json:"-"` // for [IfMatch]; empty in the results of CreateWebhook and Webhooks
+}
+
+func (w *Webhook) setETag(tag string) { w.ETag = tag }
+
+// CreateWebhook are the parameters of a new webhook.
+type CreateWebhook struct {
+	URL              string   `json:"url"`
+	Events           []string `json:"events"`
+	Resources        []string `json:"resources,omitzero"`        // only their events are sent; nil means no limit
+	BalanceThreshold string   `json:"balanceThreshold,omitzero"` // a decimal number, for balance.low
+}
+
+// UpdateWebhook changes the fields that are set.
+type UpdateWebhook struct {
+	URL              Opt[string]   `json:"url,omitzero"`
+	Events           Opt[[]string] `json:"events,omitzero"`
+	Active           Opt[bool]     `json:"active,omitzero"`
+	Resources        Opt[[]string] `json:"resources,omitzero"`
+	BalanceThreshold Opt[string]   `json:"balanceThreshold,omitzero"`
+}
+
+// Tested is the result of a test event.
+type Tested struct {
+	ID      string  `json:"id"` // of the event
+	Type    string  `json:"type"`
+	Attempt Attempt `json:"attempt"`
+}
+
+// An Attempt is one try to deliver an event.
+type Attempt struct {
+	Number     int       `json:"number"`
+	StartedAt  time.Time `json:"startedAt"`
+	DurationMS float64   `json:"durationMs"`
+	Status     int       `json:"status,omitzero"`     // 0 if there was no response
+	ErrorClass string    `json:"errorClass,omitzero"` // empty for a success
+	Error      string    `json:"error,omitzero"`
+	Response   string    `json:"response,omitzero"` // the receiver's text, which is not trustworthy
+}
+
+// A Delivery is the state of an event's delivery to a webhook.
+type Delivery struct {
+	EventID       string    `json:"eventId"`
+	Type          string    `json:"type"`
+	Resource      string    `json:"resource,omitzero"` // empty means none in particular
+	State         string    `json:"state"`             // "pending", "delivered", "dead" or "skipped"
+	PublishedAt   time.Time `json:"publishedAt"`
+	BodyKeptUntil time.Time `json:"bodyKeptUntil,omitzero"`
+	NextAttemptAt time.Time `json:"nextAttemptAt,omitzero"`
+
+	Attempts []Attempt `json:"attempts,omitzero"` // nil in lists
+
+	// Only in lists.
+	AttemptCount int      `json:"attemptCount,omitzero"`
+	LastAttempt  *Attempt `json:"lastAttempt,omitzero"`
+}
+
+// A DeliveryQuery selects deliveries. Zero fields select all.
+type DeliveryQuery struct {
+	States []string  `json:"state,omitzero"`
+	Types  []string  `json:"type,omitzero"`
+	Failed bool      `json:"failed,omitzero"` // only dead, skipped, and pending after a failed attempt
+	From   time.Time `json:"from,omitzero"`   // published at this time or later
+	To     time.Time `json:"to,omitzero"`     // published before this time
+}
+
+// CreateRecovery selects the deliveries to make again. The zero CreateRecovery means all that are
+// dead or skipped.
+type CreateRecovery struct {
+	From   time.Time `json:"from,omitzero"` // published at this time or later
+	To     time.Time `json:"to,omitzero"`   // published before this time
+	States []string  `json:"states,omitzero"`
+}
+
+// A Recovery is a job that makes deliveries of a webhook again.
+type Recovery struct {
+	ID        string    `json:"id"`
+	WebhookID string    `json:"webhookId"`
+	States    []string  `json:"states"`
+	From      time.Time `json:"from,omitzero"`
+	To        time.Time `json:"to,omitzero"`
+	CreatedAt time.Time `json:"createdAt"`
+	Recovered int       `json:"recovered"` // how many deliveries are pending again
+	Done      bool      `json:"done"`
+}
+
+const webhooksPath = "/notifications/webhooks"
+
+func webhookPath(id string) string { return webhooksPath + "/" + url.PathEscape(id) }
+
+func deliveryPath(webhookID, eventID string) string {
+	return webhookPath(webhookID) + "/deliveries/" + url.PathEscape(eventID)
+}
+
+// CreateWebhook creates a webhook. The result is the only one that contains its secret.
+func (c *Client) CreateWebhook(ctx context.Context, p CreateWebhook, options ...CallOption) (Webhook, error) {
+	return create[Webhook](ctx, c, webhooksPath, p, options)
+}
+
+// Webhooks returns an iterator over the webhooks, newest first. It stops after the first error.
+func (c *Client) Webhooks(ctx context.Context) iter.Seq2[Webhook, error] {
+	return all[Webhook](ctx, c, webhooksPath, nil)
+}
+
+// Webhook returns a webhook.
+func (c *Client) Webhook(ctx context.Context, id string) (Webhook, error) {
+	return get[Webhook](ctx, c, webhookPath(id))
+}
+
+// UpdateWebhook changes a webhook and returns it.
+func (c *Client) UpdateWebhook(ctx context.Context, id string, p UpdateWebhook, options ...CallOption) (webhook Webhook, err error) {
+	_, err = c.do(ctx, http.MethodPatch, webhookPath(id), p, &webhook, true, options)
+	return webhook, err
+}
+
+// DeleteWebhook deletes a webhook and its pending deliveries.
+func (c *Client) DeleteWebhook(ctx context.Context, id string, options ...CallOption) error {
+	return c.remove(ctx, webhookPath(id), options)
+}
+
+// RotateWebhookSecret gives a webhook a new secret, which only the result contains.
+func (c *Client) RotateWebhookSecret(ctx context.Context, id string, p Rotation, options ...CallOption) (webhook Webhook, err error) {
+	_, err = c.do(ctx, http.MethodPost, webhookPath(id)+"/rotate-secret", p, &webhook, false, options)
+	return webhook, err
+}
+
+// TestWebhook sends a test event and returns the result within 16 seconds.
+func (c *Client) TestWebhook(ctx context.Context, id string) (tested Tested, err error) {
+	_, err = c.do(ctx, http.MethodPost, webhookPath(id)+"/test", nil, &tested, false, nil)
+	return tested, err
+}
+
+// Deliveries returns an iterator over a webhook's deliveries, newest first. It stops after the first
+// error.
+func (c *Client) Deliveries(ctx context.Context, webhookID string, query DeliveryQuery) iter.Seq2[Delivery, error] {
+	return all[Delivery](ctx, c, webhookPath(webhookID)+"/deliveries", query)
+}
+
+// Delivery returns a delivery with its attempts.
+func (c *Client) Delivery(ctx context.Context, webhookID, eventID string) (Delivery, error) {
+	return get[Delivery](ctx, c, deliveryPath(webhookID, eventID))
+}
+
+// DeliveryBody returns the exact bytes that were signed and sent.
+func (c *Client) DeliveryBody(ctx context.Context, webhookID, eventID string) ([]byte, error) {
+	return c.body(ctx, deliveryPath(webhookID, eventID)+"/body")
+}
+
+// Redeliver makes a delivery pending again and due now.
+func (c *Client) Redeliver(ctx context.Context, webhookID, eventID string) (delivery Delivery, err error) {
+	_, err = c.do(ctx, http.MethodPost, deliveryPath(webhookID, eventID)+"/redeliver", nil, &delivery, true, nil)
+	return delivery, err
+}
+
+// CreateRecovery starts a job that makes deliveries pending again. [Client.Recovery] returns its
+// progress.
+func (c *Client) CreateRecovery(ctx context.Context, webhookID string, p CreateRecovery) (recovery Recovery, err error) {
+	_, err = c.do(ctx, http.MethodPost, webhookPath(webhookID)+"/recoveries", p, &recovery, false, nil)
+	return recovery, err
+}
+
+// Recovery returns a recovery.
+func (c *Client) Recovery(ctx context.Context, webhookID, id string) (Recovery, error) {
+	return get[Recovery](ctx, c, webhookPath(webhookID)+"/recoveries/"+url.PathEscape(id))
+}
+
+func (c *Client) body(ctx context.Context, path string) ([]byte, error) {
+	var body bytes.Buffer
+	_, err := c.do(ctx, http.MethodGet, path, nil, &body, true, nil)
+	return body.Bytes(), err
+}
