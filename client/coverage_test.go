@@ -200,10 +200,22 @@ func TestClient_EveryOperation_HasAMethod(t *testing.T) {
 	if hook = must[client.Webhook](t)(c.UpdateWebhook(ctx, hook.ID, client.UpdateWebhook{Resources: client.Null[[]string]()})); hook.Resources != nil {
 		t.Errorf("UpdateWebhook: %+v", hook)
 	}
+	paused := must[client.Webhook](t)(c.UpdateWebhook(ctx, hook.ID, client.UpdateWebhook{
+		Paused: client.Some(true), Headers: map[string]client.Opt[client.Header]{"X-Token": client.Some(client.Header{Value: "gateway-token", Secret: true})},
+	}))
+	if !paused.Paused || !paused.Headers["X-Token"].Secret || paused.Headers["X-Token"].Value != "" {
+		t.Errorf("UpdateWebhook: %+v", paused)
+	}
+	hook = must[client.Webhook](t)(c.UpdateWebhook(ctx, hook.ID, client.UpdateWebhook{
+		Paused: client.Some(false), Headers: map[string]client.Opt[client.Header]{"X-Token": client.Null[client.Header]()},
+	}))
+	if hook.Paused || len(hook.Headers) > 0 {
+		t.Errorf("UpdateWebhook: %+v", hook)
+	}
 	if hook = must[client.Webhook](t)(c.RotateWebhookSecret(ctx, hook.ID, client.Rotation{GraceSeconds: client.Some(0)})); hook.Secret == "" {
 		t.Error("RotateWebhookSecret shows no secret")
 	}
-	if tested := must[client.Tested](t)(c.TestWebhook(ctx, hook.ID)); tested.Attempt.Status != 200 {
+	if tested := must[client.Tested](t)(c.TestWebhook(ctx, hook.ID, "balance.low")); tested.Attempt.Status != 200 {
 		t.Errorf("TestWebhook: %+v", tested)
 	}
 
@@ -289,10 +301,13 @@ func TestRecords_HaveTheMembersOfTheSchemas(t *testing.T) {
 	for name, s := range schemas {
 		left[name] = s.Type == "object" && !strings.HasSuffix(name, "Event") && !strings.HasPrefix(name, "BandwidthUse") && !strings.HasPrefix(name, "TransactionsUse")
 	}
-	left["Error"] = false                               // decoded by errorOf, which has a test
-	left["Nothing"] = false                             // an empty body
-	left["Labels"], left["LabelChanges"] = false, false // maps
-	left["Refusals"] = false                            // a list without pages
+	left["Error"] = false                                                       // decoded by errorOf, which has a test
+	left["Nothing"] = false                                                     // an empty body
+	for _, name := range []string{"Labels", "LabelChanges", "HeaderSettings"} { // maps
+		left[name] = false
+	}
+	left["SendTest"] = false // a parameter of TestWebhook
+	left["Refusals"] = false // a list without pages
 	for _, record := range []struct {
 		of      any
 		schemas []string
@@ -310,6 +325,7 @@ func TestRecords_HaveTheMembersOfTheSchemas(t *testing.T) {
 		{client.Webhook{}, []string{"Webhook", "CreatedWebhook", "RotatedWebhook"}},
 		{client.CreateWebhook{}, []string{"CreateWebhook"}},
 		{client.UpdateWebhook{}, []string{"UpdateWebhook"}},
+		{client.Header{}, []string{"Header", "HeaderSetting"}},
 		{client.Tested{}, []string{"Tested"}},
 		{client.Attempt{}, []string{"Attempt"}},
 		{client.Delivery{}, []string{"Delivery", "DeliverySummary"}},

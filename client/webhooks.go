@@ -17,6 +17,8 @@ type Webhook struct {
 	Resources               []string  `json:"resources,omitzero"` // only their events are sent; nil means no limit
 	Active                  bool      `json:"active"`
 	Held                    bool      `json:"held,omitzero"`   // on hold after a restore of the service
+	Paused                  bool      `json:"paused,omitzero"` // events wait until the pause ends
+	PausedUntil             time.Time `json:"pausedUntil,omitzero"`
 	Secret                  Secret    `json:"secret,omitzero"` // only in the results of CreateWebhook and RotateWebhookSecret
 	CreatedAt               time.Time `json:"createdAt"`
 	BalanceThreshold        string    `json:"balanceThreshold,omitzero"` // empty means the service's default
@@ -24,17 +26,28 @@ type Webhook struct {
 	FailingSince            time.Time `json:"failingSince,omitzero"`
 	PreviousSecretExpiresAt time.Time `json:"previousSecretExpiresAt,omitzero"`
 
+	Headers map[string]Header `json:"headers,omitzero"` // sent with each request, by name
+
 	ETag string `json:"-"` // for [IfMatch]; empty in the results of CreateWebhook and Webhooks
 }
 
 func (w *Webhook) setETag(tag string) { w.ETag = tag }
 
-// CreateWebhook are the parameters of a new webhook.
+// A Header is a header field of the requests to a webhook.
+type Header struct {
+	Value  string `json:"value"` // in results empty if Secret
+	Secret bool   `json:"secret"`
+}
+
+// CreateWebhook are the parameters of a new webhook. Printing it shows Secret and secret headers.
 type CreateWebhook struct {
 	URL              string   `json:"url"`
 	Events           []string `json:"events"`
 	Resources        []string `json:"resources,omitzero"`        // only their events are sent; nil means no limit
 	BalanceThreshold string   `json:"balanceThreshold,omitzero"` // a decimal number, for balance.low
+	Secret           string   `json:"secret,omitzero"`           // "whsec_…"; empty means a new one
+
+	Headers map[string]Header `json:"headers,omitzero"` // by name
 }
 
 // UpdateWebhook changes the fields that are set.
@@ -44,6 +57,10 @@ type UpdateWebhook struct {
 	Active           Opt[bool]     `json:"active,omitzero"`
 	Resources        Opt[[]string] `json:"resources,omitzero"`
 	BalanceThreshold Opt[string]   `json:"balanceThreshold,omitzero"`
+
+	Paused      Opt[bool]              `json:"paused,omitzero"`      // false ends a pause
+	PausedUntil Opt[time.Time]         `json:"pausedUntil,omitzero"` // pauses until then
+	Headers     map[string]Opt[Header] `json:"headers,omitzero"`     // Null removes a header; the others stay
 }
 
 // Tested is the result of a test event.
@@ -150,9 +167,13 @@ func (c *Client) RotateWebhookSecret(ctx context.Context, id string, p Rotation,
 	return webhook, err
 }
 
-// TestWebhook sends a test event and returns the result within 16 seconds.
-func (c *Client) TestWebhook(ctx context.Context, id string) (tested Tested, err error) {
-	_, err = c.do(ctx, http.MethodPost, webhookPath(id)+"/test", nil, &tested, false, nil)
+// TestWebhook sends a test event and returns the result within 16 seconds. If eventType is empty,
+// the event is a webhook.test, otherwise the example of that type.
+func (c *Client) TestWebhook(ctx context.Context, id, eventType string) (tested Tested, err error) {
+	params := struct {
+		Type string `json:"type,omitzero"`
+	}{eventType}
+	_, err = c.do(ctx, http.MethodPost, webhookPath(id)+"/test", params, &tested, false, nil)
 	return tested, err
 }
 

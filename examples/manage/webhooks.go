@@ -60,7 +60,7 @@ func manageWebhooks(ctx context.Context, out io.Writer, admin *client.Client, re
 
 // test sends a test event to the webhook and prints the result.
 func test(ctx context.Context, out io.Writer, c *client.Client, webhookID string) error {
-	tested, err := c.TestWebhook(ctx, webhookID)
+	tested, err := c.TestWebhook(ctx, webhookID, "")
 	if err != nil {
 		return err
 	}
