@@ -23,7 +23,7 @@ func TestInvalidFields_Several_AreAllNamed(t *testing.T) {
 		{"key: types and values", "POST", keysPath, `{"expiresAt":"soon","scopes":["files:burn"],"name":""}`, "", []string{"expiresAt", "scopes", "name"}},
 		{"key: values only", "POST", keysPath, `{"name":" ","scopes":[],"expiresAt":"2001-01-01"}`, "", []string{"name", "scopes", "expiresAt"}},
 		{"key: a header as well", "POST", keysPath, `{"name":1,"scopes":["files:read"]}`, "a b", []string{"name", "Idempotency-Key"}},
-		{"key: unknown fields as well", "POST", keysPath, `{"nmae":"a","scope":[],"scopes":["files:read"]}`, "", []string{"body", "name"}},
+		{"key: unknown fields as well", "POST", keysPath, `{"nam":"a","scope":[],"scopes":["files:read"]}`, "", []string{"body", "name"}},
 		{"key: twice", "POST", keysPath, `{"name":1,"name":2,"scopes":1}`, "", []string{"name", "scopes"}},
 		{"change of a key", "PATCH", keyPath, `{"name":"","scope":["files:read"]}`, "", []string{"body", "name"}},
 		{"webhook", "POST", webhooksPath, `{"url":"http://example.com","events":["nothing"],"balanceThreshold":"-1"}`, "", []string{"balanceThreshold", "url", "events"}},
