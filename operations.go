@@ -6,8 +6,11 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,7 +42,10 @@ import (
 // Lists are JSON objects on separate lines. An interrupted response ends with a broken connection.
 // The audit log attributes changes to the actor in the context of the request, see
 // [audit.WithActor]; the default is the host.
-func (h *Handler) Operations(t HealthThresholds) http.Handler {
+//
+// Requests from web pages are refused, and so are requests to a host name with a dot, because a page
+// could have made its own name lead here (DNS rebinding): use an address, or list the name in hosts.
+func (h *Handler) Operations(t HealthThresholds, hosts ...string) http.Handler {
 	o := &operations{h: h}
 	mux := http.NewServeMux()
 	mux.Handle("GET /ready", h.HealthHandler(t))
@@ -69,7 +75,33 @@ func (h *Handler) Operations(t HealthThresholds) http.Handler {
 		reply(w, receipt, err)
 	})
 	mux.Handle("/accounts/{account}/v2/", o.api())
-	return http.NewCrossOriginProtection().Handler(mux) // no page in an operator's browser may use it
+	return notForPages(mux, hosts)
+}
+
+// notForPages refuses requests from web pages in an operator's browser.
+func notForPages(next http.Handler, hosts []string) http.Handler {
+	next = http.NewCrossOriginProtection().Handler(next) // for browsers without Sec-Fetch-Site
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		site := r.Header.Get("Sec-Fetch-Site")
+		switch {
+		case site != "" && site != "none":
+			auth.WriteError(w, http.StatusForbidden, auth.CodeForbidden, "Web pages cannot use the routes for operators.")
+		case !isPrivateName(r.Host) && !slices.Contains(hosts, r.Host):
+			auth.WriteError(w, http.StatusForbidden, auth.CodeForbidden, "The routes for operators are not served at this host name: use an address, or name it in Operations.")
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// isPrivateName reports whether a Host header names an address, or a name that no public DNS server
+// can resolve.
+func isPrivateName(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil || !strings.Contains(host, ".") || strings.HasSuffix(host, ".localhost")
 }
 
 const ndjson = "application/x-ndjson"

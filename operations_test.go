@@ -22,7 +22,12 @@ import (
 func operate(t *testing.T, operations http.Handler, method, target, body string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequest(method, target, strings.NewReader(body)).WithContext(t.Context())
+	r.Host = "localhost:8081"
 	for i := 0; i < len(header); i += 2 {
+		if header[i] == "Host" {
+			r.Host = header[i+1]
+			continue
+		}
 		r.Header.Set(header[i], header[i+1])
 	}
 	w := httptest.NewRecorder()
@@ -130,5 +135,32 @@ func TestOperations_Routes(t *testing.T) {
 	inMemory := newHost(t, storageapi.Config{Store: memory.New()}).Operations(storageapi.HealthThresholds{})
 	if got := operate(t, inMemory, "GET", "/backup", ""); got.Code != 409 || !strings.Contains(got.Body.String(), storageapi.ErrNoBackup.Error()) {
 		t.Errorf("backup of a store without a file: got %d %s", got.Code, got.Body)
+	}
+}
+
+// A page in an operator's browser can send requests to the private port, and can make its own name
+// lead there.
+func TestOperations_FromWebPage_AreRefused(t *testing.T) {
+	api := newHost(t, storageapi.Config{Store: memory.New()})
+	operations := api.Operations(storageapi.HealthThresholds{NoRun: true}, "ops.example.com:8081")
+	for _, test := range []struct {
+		status int
+		header []string
+	}{
+		{200, []string{"Host", "127.0.0.1:8081"}},
+		{200, []string{"Host", "[::1]:8081"}},
+		{200, []string{"Host", "storage:8081"}},
+		{200, []string{"Host", "ops.example.com:8081"}},
+		{200, []string{"Sec-Fetch-Site", "none"}},
+		{403, []string{"Host", "evil.example:8081"}},
+		{403, []string{"Sec-Fetch-Site", "cross-site"}},
+		{403, []string{"Sec-Fetch-Site", "same-origin"}},
+	} {
+		if got := operate(t, operations, "GET", "/stats", "", test.header...); got.Code != test.status {
+			t.Errorf("%q: got %d %s, want %d", test.header, got.Code, got.Body, test.status)
+		}
+	}
+	if got := operate(t, operations, "POST", "/release", "", "Origin", "http://evil.example"); got.Code != 403 {
+		t.Errorf("a POST from another origin: got %d, want 403", got.Code)
 	}
 }

@@ -110,6 +110,9 @@ func Run(ctx context.Context, args []string, config Config) int {
 	}
 	if config.OpenStore == nil {
 		config.OpenStore = func(_ context.Context, place string) (store.Store, error) {
+			if isURL(place) {
+				return nil, usageError("this program opens only files: set cli.Config.OpenStore to use a database")
+			}
 			return bolt.Open(place, bolt.Sealed(config.Sealer))
 		}
 	}

@@ -225,7 +225,7 @@ func TestRun_Webhooks(t *testing.T) {
 		events = append(events, event.ID)
 	}
 	waitFor(t, api, hook.ID, events, webhooks.Dead)
-	run(ctx, config, "", "webhooks", "list", "acct_1").want(t, 0, hook.ID+"  true    20")
+	run(ctx, config, "", "webhooks", "list", "acct_1").want(t, 0, hook.ID+"  on     20")
 	run(ctx, config, "", "webhooks", "failing").want(t, 0, hook.ID)
 	if off := run(ctx, config, "", "webhooks", "failing", "-state", "off", "-json"); off.status != 0 || off.out != "" {
 		t.Errorf("no webhook is off: got %+v", off)

@@ -75,7 +75,7 @@ func compact(r *run) error {
 // flagNames replaces field names of package boltops in error texts with the flags that set these
 // fields.
 var flagNames = strings.NewReplacer(
-	"Fence.Abandoned", "-abandoned", "Fence.DeletedKeys and Fence.RotatedKeys", "-revoked", "Fence.NothingRevoked", "-nothing-revoked",
+	"Fence.Abandoned", "-abandoned", "Fence.DeletedKeys, Fence.RotatedKeys and Fence.DisabledKeys", "-revoked", "Fence.NothingRevoked", "-nothing-revoked",
 )
 
 // A flagError is an error whose text names flags.

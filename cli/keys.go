@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -27,6 +28,9 @@ func createKey(r *run) error {
 		return err
 	}
 	key, err := c.CreateKey(r.ctx, p)
+	if errors.Is(err, client.ErrCreatedBefore) { // an attempt whose response was lost
+		return fmt.Errorf("%s: %w; revoke it, and create another", key.ID, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -50,8 +54,8 @@ func listKeys(r *run) error {
 	if err != nil {
 		return err
 	}
-	return list(r, "ID CREATED EXPIRES LAST-USED NAME SCOPES", c.Keys(r.ctx, query), func(k client.Key) []string {
-		return []string{k.ID, timeText(k.CreatedAt), timeText(k.ExpiresAt), timeText(k.LastUsedAt), k.Name, strings.Join(k.Scopes, ",")}
+	return list(r, "ID ENABLED CREATED EXPIRES LAST-USED NAME SCOPES", c.Keys(r.ctx, query), func(k client.Key) []string {
+		return []string{k.ID, fmt.Sprint(k.Enabled), timeText(k.CreatedAt), timeText(k.ExpiresAt), timeText(k.LastUsedAt), k.Name, strings.Join(k.Scopes, ",")}
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -59,10 +60,18 @@ func listen(r *run) error {
 		return err
 	}
 	secret := signing.NewSecret()
+	if text := os.Getenv("WEBHOOK_SECRET"); text != "" { // the receiver's, from an earlier run
+		if secret, err = signing.ParseSecret(text); err != nil {
+			return usageError("WEBHOOK_SECRET: " + err.Error())
+		}
+	} else if r.json {
+		fmt.Fprintf(r.Stderr, "export WEBHOOK_SECRET=%s\n", secret.Reveal())
+	} else {
+		fmt.Fprintf(r.Stdout, "export WEBHOOK_SECRET=%s\n", secret.Reveal())
+	}
 	if l.signer, err = signing.NewSigner(*header, secret); err != nil {
 		return usageError(err.Error())
 	}
-	fmt.Fprintf(r.Stdout, "export WEBHOOK_SECRET=%s\n", secret.Reveal())
 	for {
 		err := l.page()
 		if err != nil && r.ctx.Err() == nil && mayPass(err) {
@@ -83,8 +92,9 @@ func mayPass(err error) bool {
 	if refusal, ok := errors.AsType[*client.Error](err); ok {
 		return refusal.Status == http.StatusTooManyRequests || refusal.Status >= http.StatusInternalServerError
 	}
-	_, ok := errors.AsType[*url.Error](err)
-	return ok
+	_, request := errors.AsType[*url.Error](err)
+	_, network := errors.AsType[*net.OpError](err)
+	return request || network || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // A listener is a running command listen.

@@ -116,6 +116,7 @@ func nameOf(place string) string {
 		if err != nil {
 			return "a database"
 		}
+		u.RawQuery = "" // it can have the password, too
 		return u.Redacted()
 	}
 	return place

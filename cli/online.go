@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/client"
@@ -23,7 +24,7 @@ func (r *run) online() {
 // value of a key, unless value is empty.
 func (r *run) service(path, value string) (*client.Client, error) {
 	if r.ops != "" {
-		return client.New(r.ops+path, value, client.Options{HTTP: &http.Client{}, Attempts: 2}) // a backup may take hours
+		return client.New(strings.TrimSuffix(r.ops, "/")+path, value, client.Options{HTTP: &http.Client{}, Attempts: 2}) // a backup may take hours
 	}
 	if r.Open == nil {
 		return nil, usageError("set -ops to the URL of a running host's operations")

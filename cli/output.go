@@ -136,7 +136,11 @@ var isTerminal = func(stream any) bool {
 		return false
 	}
 	info, err := file.Stat()
-	return err == nil && info.Mode()&fs.ModeCharDevice != 0
+	if err != nil || info.Mode()&fs.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull) // a character device, too
+	return err != nil || !os.SameFile(info, null)
 }
 
 // A bar shows progress: on one line of a terminal, or else with a line for each finished phase.

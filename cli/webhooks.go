@@ -21,9 +21,22 @@ func listWebhooks(r *run) error {
 	if err != nil {
 		return err
 	}
-	return list(r, "ID ACTIVE FAILING-SINCE URL EVENTS", c.Webhooks(r.ctx), func(w client.Webhook) []string {
-		return []string{w.ID, fmt.Sprint(w.Active), timeText(w.FailingSince), w.URL, strings.Join(w.Events, ",")}
+	return list(r, "ID STATE FAILING-SINCE URL EVENTS", c.Webhooks(r.ctx), func(w client.Webhook) []string {
+		return []string{w.ID, stateOf(&w), timeText(w.FailingSince), w.URL, strings.Join(w.Events, ",")}
 	})
+}
+
+// stateOf returns whether events are sent to a webhook now.
+func stateOf(w *client.Webhook) string {
+	switch {
+	case !w.Active:
+		return "off"
+	case w.Held:
+		return "held"
+	case w.Paused:
+		return "paused"
+	}
+	return "on"
 }
 
 // A failingWebhook is a webhook in a list of all accounts.
@@ -110,6 +123,10 @@ func recoverEvents(r *run) error {
 	job, err := c.CreateRecovery(r.ctx, args[1], p)
 	if err != nil {
 		return err
+	}
+	if r.ops == "" { // the host cannot run while this process has its file open
+		fmt.Fprintf(r.Stderr, "%s %s is stored; it goes on once a host runs\n", r.Name, job.ID)
+		return r.show(job)
 	}
 	moved, told := time.Now(), false
 	for !job.Done {

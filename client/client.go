@@ -60,7 +60,7 @@ func New(baseURL, key string, options Options) (*Client, error) {
 	if options.MaxWait == 0 {
 		options.MaxWait = 30 * time.Second
 	}
-	c := &Client{base: strings.TrimSuffix(base.String(), "/"), key: Secret(key), http: *options.HTTP, options: options}
+	c := &Client{base: strings.TrimSuffix(base.String(), "/"), key: secretOf(key), http: *options.HTTP, options: options}
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
 }
@@ -68,13 +68,37 @@ func New(baseURL, key string, options Options) (*Client, error) {
 // Format prints the base URL without the key.
 func (c Client) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "client of "+c.base) }
 
-// A Secret is the value of a key or the secret of a webhook. It prints as "[redacted]".
-type Secret string
+// A Secret is the value of a key or the secret of a webhook. It prints as "[redacted]", even in an
+// unexported field. The zero Secret is empty.
+type Secret struct {
+	open func() string // not a string, because fmt prints unexported fields without their methods
+}
 
 const redacted = "[redacted]"
 
-// Reveal returns the secret itself.
-func (s Secret) Reveal() string { return string(s) }
+func secretOf(text string) Secret {
+	if text == "" {
+		return Secret{}
+	}
+	return Secret{func() string { return text }}
+}
+
+// Reveal returns the secret itself, or "" for the zero Secret.
+func (s Secret) Reveal() string {
+	if s.IsZero() {
+		return ""
+	}
+	return s.open()
+}
+
+// IsZero reports whether s is the zero Secret.
+func (s Secret) IsZero() bool { return s.open == nil }
+
+// UnmarshalText reads a secret from a response.
+func (s *Secret) UnmarshalText(text []byte) error {
+	*s = secretOf(string(text))
+	return nil
+}
 
 // Format prints "[redacted]".
 func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
@@ -124,9 +148,13 @@ type response struct {
 	status   int
 	header   http.Header
 	attempts int
+	unsure   bool // an earlier attempt may have had an effect
 }
 
 func (c *Client) do(ctx context.Context, method, path string, in, out any, repeatable bool, options []CallOption) (done response, err error) {
+	if !strings.HasPrefix(path, "/") { // it could change the host that gets the key
+		return done, fmt.Errorf("%s %q: the path must begin with /", method, path)
+	}
 	r := &request{method: method, path: path, header: make(http.Header), out: out}
 	for _, option := range options {
 		option(r)
@@ -143,10 +171,11 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any, repea
 		if err == nil {
 			return done, nil
 		}
-		wait, again := c.wait(r, err, done.attempts)
+		wait, again, undone := c.wait(r, err, done.attempts)
 		if end, ok := ctx.Deadline(); !again || ok && time.Until(end) <= wait {
 			return done, fmt.Errorf("%s %s: %w", method, path, err)
 		}
+		done.unsure = done.unsure || !undone
 		select {
 		case <-ctx.Done():
 			return done, fmt.Errorf("%s %s: %w; before that: %w", method, path, context.Cause(ctx), err)
@@ -155,15 +184,16 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any, repea
 	}
 }
 
-// wait returns how long to wait before the next attempt, and whether to make one.
-func (c *Client) wait(r *request, err error, attempts int) (time.Duration, bool) {
+// wait returns how long to wait before the next attempt, whether to make one, and whether this one
+// certainly had no effect.
+func (c *Client) wait(r *request, err error, attempts int) (wait time.Duration, again, undone bool) {
 	backoff := min(c.options.MaxWait, 250*time.Millisecond<<min(attempts-1, 10))
-	wait := backoff/2 + mathrand.N(backoff/2+1)
-	again := r.repeatable
+	wait = backoff/2 + mathrand.N(backoff/2+1)
+	again = r.repeatable
 	if refusal, ok := errors.AsType[*Error](err); ok {
 		switch refusal.Status {
 		case http.StatusTooManyRequests:
-			again = true // nothing was done
+			again, undone = true, true
 		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		default:
 			again = false
@@ -173,10 +203,10 @@ func (c *Client) wait(r *request, err error, attempts int) (time.Duration, bool)
 			again = again && refusal.RetryAfter <= c.options.MaxWait
 		}
 	} else if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-		again = true // nothing was sent
+		again, undone = true, true
 	}
 	_, final := errors.AsType[*finalError](err)
-	return wait, again && !final && attempts < c.options.Attempts
+	return wait, again && !final && attempts < c.options.Attempts, undone
 }
 
 // A finalError is an error after which no further attempt is made.
@@ -194,7 +224,7 @@ func (c *Client) attempt(ctx context.Context, r *request, done *response) error 
 	if r.body != nil {
 		sent.Header.Set("Content-Type", "application/json")
 	}
-	if c.key != "" {
+	if !c.key.IsZero() {
 		sent.Header.Set("Api-Key", c.key.Reveal())
 	}
 	got, err := c.http.Do(sent)
@@ -257,11 +287,16 @@ func get[T any](ctx context.Context, c *Client, path string) (found T, err error
 	return found, err
 }
 
-// remove deletes the object at a path. After a failed attempt, a missing object is a success.
+// remove deletes the object at a path. If an earlier attempt may have deleted it, it is a success
+// that the API no longer finds it.
 func (c *Client) remove(ctx context.Context, path string, options []CallOption) error {
 	done, err := c.do(ctx, http.MethodDelete, path, nil, nil, true, options)
-	if done.attempts > 1 && done.status == http.StatusNotFound {
+	refusal, refused := errors.AsType[*Error](err)
+	switch {
+	case refused && refusal.Code == "NOT_FOUND" && done.unsure:
 		return nil
+	case err == nil && done.status != http.StatusNoContent:
+		return fmt.Errorf("DELETE %s: the response (%d) is not the API's", path, done.status)
 	}
 	return err
 }

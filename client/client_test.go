@@ -84,6 +84,7 @@ func TestClient_Failures_AreRetriedIfHarmless(t *testing.T) {
 	refused := func(*http.Request) (*http.Response, error) {
 		return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	}
+	const notFound = `{"error":{"code":"NOT_FOUND","message":"No such key."}}`
 	ok, limited := answer(200, `{"id":"key_1"}`), answer(429, "", "Retry-After", "2")
 	for name, test := range map[string]struct {
 		call     func(context.Context, *client.Client) error
@@ -103,7 +104,10 @@ func TestClient_Failures_AreRetriedIfHarmless(t *testing.T) {
 		"rotation, limited":           {rotate, play(limited, ok), 2, 2 * time.Second, ""},
 		"rotation, nothing was sent":  {rotate, play(refused, ok), 2, 0, ""},
 		"If-Match, connection breaks": {update, play(broken), 1, 0, "unexpected EOF"},
-		"deleted before":              {remove, play(broken, answer(404, "")), 2, 0, ""},
+		"deleted before":              {remove, play(broken, answer(404, notFound)), 2, 0, ""},
+		"not found by a proxy":        {remove, play(answer(502, ""), answer(404, "")), 2, 0, "404 Not Found"},
+		"unknown, after a limit":      {remove, play(answer(429, "", "Retry-After", "0"), answer(404, notFound)), 2, 0, "NOT_FOUND"},
+		"a page instead of a result":  {remove, play(answer(200, "<html>")), 1, 0, "is not the API's"},
 		"nothing to delete":           {remove, play(answer(404, "")), 1, 0, "404 Not Found"},
 		"HTML with 200":               {read, play(answer(200, "<html>", "Content-Type", "text/html")), 1, 0, `the response (200, "text/html") is not the API's JSON`},
 		"redirect":                    {read, play(answer(302, "", "Location", "https://evil.example/")), 1, 0, "302 Found"},

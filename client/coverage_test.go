@@ -148,8 +148,8 @@ func TestClient_EveryOperation_HasAMethod(t *testing.T) {
 		t.Errorf("Keys: %v", keys)
 	}
 	read := must[client.Key](t)(c.Key(ctx, made.ID))
-	if read.ETag == "" || read.Value != "" || made.Value == "" {
-		t.Errorf("ETag %q, value shown at creation %v, later %v", read.ETag, made.Value != "", read.Value != "")
+	if read.ETag == "" || !read.Value.IsZero() || made.Value.IsZero() {
+		t.Errorf("ETag %q, value shown at creation %v, later %v", read.ETag, !made.Value.IsZero(), !read.Value.IsZero())
 	}
 	if renamed := must[client.Key](t)(c.UpdateKey(ctx, made.ID, client.UpdateKey{
 		Name: client.Some("cd"), Labels: map[string]client.Opt[string]{"team": client.Some("a")}, ExpiresAt: client.Some(time.Now().Add(time.Hour)),
@@ -185,7 +185,7 @@ func TestClient_EveryOperation_HasAMethod(t *testing.T) {
 	}
 
 	hook := must[client.Webhook](t)(c.CreateWebhook(ctx, client.CreateWebhook{URL: "https://example.com/", Events: []string{"balance.low"}, BalanceThreshold: "12.5"}))
-	if hooks := collect(t, c.Webhooks(ctx)); len(hooks) != 1 || hooks[0].BalanceThreshold != "12.5" || hook.Secret == "" {
+	if hooks := collect(t, c.Webhooks(ctx)); len(hooks) != 1 || hooks[0].BalanceThreshold != "12.5" || hook.Secret.IsZero() {
 		t.Errorf("Webhooks: %+v", hooks)
 	}
 	if hook = must[client.Webhook](t)(c.Webhook(ctx, hook.ID)); hook.ETag == "" {
@@ -212,7 +212,7 @@ func TestClient_EveryOperation_HasAMethod(t *testing.T) {
 	if hook.Paused || len(hook.Headers) > 0 {
 		t.Errorf("UpdateWebhook: %+v", hook)
 	}
-	if hook = must[client.Webhook](t)(c.RotateWebhookSecret(ctx, hook.ID, client.Rotation{GraceSeconds: client.Some(0)})); hook.Secret == "" {
+	if hook = must[client.Webhook](t)(c.RotateWebhookSecret(ctx, hook.ID, client.Rotation{GraceSeconds: client.Some(0)})); hook.Secret.IsZero() {
 		t.Error("RotateWebhookSecret shows no secret")
 	}
 	if tested := must[client.Tested](t)(c.TestWebhook(ctx, hook.ID, "balance.low")); tested.Attempt.Status != 200 {

@@ -3,6 +3,8 @@ package client
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io"
 	"iter"
 	"net/http"
 	"net/url"
@@ -195,7 +197,7 @@ func (c *Client) DeliveryBody(ctx context.Context, webhookID, eventID string) ([
 
 // Redeliver makes a delivery pending again and due now.
 func (c *Client) Redeliver(ctx context.Context, webhookID, eventID string) (delivery Delivery, err error) {
-	_, err = c.do(ctx, http.MethodPost, deliveryPath(webhookID, eventID)+"/redeliver", nil, &delivery, true, nil)
+	_, err = c.do(ctx, http.MethodPost, deliveryPath(webhookID, eventID)+"/redeliver", nil, &delivery, false, nil)
 	return delivery, err
 }
 
@@ -212,7 +214,22 @@ func (c *Client) Recovery(ctx context.Context, webhookID, id string) (Recovery, 
 }
 
 func (c *Client) body(ctx context.Context, path string) ([]byte, error) {
-	var body bytes.Buffer
+	var body limitedBuffer
 	_, err := c.do(ctx, http.MethodGet, path, nil, &body, true, nil)
 	return body.Bytes(), err
+}
+
+// A limitedBuffer accepts up to maxBody bytes.
+type limitedBuffer struct{ bytes.Buffer }
+
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > maxBody {
+		return 0, errors.New("the body is too large")
+	}
+	return b.Buffer.Write(p)
+}
+
+// ReadFrom hides the unlimited method of the Buffer from io.Copy.
+func (b *limitedBuffer) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{b}, r)
 }

@@ -21,7 +21,7 @@ func manageKeys(ctx context.Context, out io.Writer, base string, admin *client.C
 	if !errors.Is(err, client.ErrCreatedBefore) {
 		return fmt.Errorf("want ErrCreatedBefore, got %w", err)
 	}
-	fmt.Fprintf(out, "  %s, whose value was shown %v; and again %s, without it: %v\n", made.ID, made.Value != "", again.ID, again.Value == "")
+	fmt.Fprintf(out, "  %s, whose value was shown %v; and again %s, without it: %v\n", made.ID, !made.Value.IsZero(), again.ID, again.Value.IsZero())
 	wanted.Name = "another"
 	_, err = admin.CreateKey(ctx, wanted, client.IdempotencyKey("deploy-1"))
 	if err := refused(out, err, auth.CodeConflict); err != nil {

@@ -59,7 +59,7 @@ func Restore(path, from string, fence Fence, options ...bolt.Option) (RestoreInf
 
 func restore(path, from string, fence *Fence, info *RestoreInfo, options []bolt.Option) (err error) {
 	if !fence.NothingRevoked && len(fence.DeletedKeys)+len(fence.RotatedKeys)+len(fence.DisabledKeys) == 0 && fence.Abandoned == "" {
-		return fmt.Errorf("%w: name the abandoned file in Fence.Abandoned, list keys in Fence.DeletedKeys and Fence.RotatedKeys, or set Fence.NothingRevoked", ErrUnfenced)
+		return fmt.Errorf("%w: name the abandoned file in Fence.Abandoned, list keys in Fence.DeletedKeys, Fence.RotatedKeys and Fence.DisabledKeys, or set Fence.NothingRevoked", ErrUnfenced)
 	}
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("%w: move it aside, and name it in Fence.Abandoned", fs.ErrExist)

@@ -1,8 +1,10 @@
 // Move copies everything from one store to another, compares both, and marks a source file as left
 // so that it is not used again. Stop the host first; afterwards start it on the target store.
 //
-//	go run github.com/storageapi/storageapi/store/postgres/move -from storage.db -to postgres://user:password@localhost/storage
-//	go run github.com/storageapi/storageapi/store/postgres/move -from postgres://user:password@localhost/storage -to back.db
+//	go run github.com/storageapi/storageapi/store/postgres/move -from storage.db -to postgres://app@localhost/storage
+//	go run github.com/storageapi/storageapi/store/postgres/move -from postgres://app@localhost/storage -to back.db
+//
+// Put the password into PGPASSWORD: other users can see arguments.
 //
 // If Move is interrupted, run it again. It then continues from the position that it keeps in a
 // file, see -position. It opens sealed secrets with the keys in SEALING_KEYS, and seals them under
