@@ -107,7 +107,7 @@ func (e *accountExport) record(r transfer.Record) error {
 		return e.settings("key", (*listed.Key)(&r.Key), line{
 			"id": r.ID, "name": r.Name, "scopes": r.Scopes.Names(), "createdAt": shownTime(r.CreatedAt), "expiresAt": shownTime(r.ExpiresAt),
 			"lastUsedAt": shownTime(r.LastUsedAt), "previousValueExpiresAt": shownTime(r.PreviousExpiresAt), "previousValueUsedAt": shownTime(r.PreviousUsedAt),
-			"allowedNetworks": r.AllowedNetworks.Names(), "networksUsed": r.NetworksUsed(), "scopesUsed": r.ScopesUsed(), "refusals": r.Refusals(),
+			"resources": r.Resources.Names(), "allowedNetworks": r.AllowedNetworks.Names(), "networksUsed": r.NetworksUsed(), "scopesUsed": r.ScopesUsed(), "refusals": r.Refusals(),
 			"disabled": r.Disabled, "labels": r.Labels.Map(),
 			"hint": r.Hint, "previousValueHint": r.PreviousHint, "createdBy": r.CreatedBy.String(),
 		})

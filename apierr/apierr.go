@@ -88,7 +88,7 @@ type LimitError struct {
 
 func (e *LimitError) Error() string {
 	if e.Limited {
-		return fmt.Sprintf("%v: an API key that expires, lacks a scope or is limited to resources can create %s only while the account has fewer than %d", ErrLimit, e.Resource, e.Limit)
+		return fmt.Sprintf("%v: an API key that expires, lacks a scope or has another limit can create %s only while the account has fewer than %d", ErrLimit, e.Resource, e.Limit)
 	}
 	return fmt.Sprintf("%v: an account may have at most %d %s", ErrLimit, e.Limit, e.Resource)
 }

@@ -34,15 +34,16 @@ type UpdateParams struct {
 // Update changes the account's key with the given ID and returns it, or [apierr.ErrNotFound].
 // Concurrent updates are serialized, so none is lost.
 func (s *KeyService) Update(ctx context.Context, account, keyID string, params UpdateParams) (Key, error) {
+	var badName, badExpiry error
 	if params.Name != nil {
-		if err := checkName(*params.Name); err != nil {
-			return Key{}, err
-		}
+		badName = checkName(*params.Name)
 	}
 	if params.ExpiresAt != nil {
-		if err := checkExpiry(*params.ExpiresAt, s.now()); err != nil {
-			return Key{}, err
-		}
+		badExpiry = checkExpiry(*params.ExpiresAt, s.now())
+	}
+	if badName != nil || badExpiry != nil { // otherwise the labels are checked after params.If
+		_, badLabels := mergeLabels("", params.Labels)
+		return Key{}, input.JoinInvalid(badName, badExpiry, badLabels)
 	}
 	key, err := s.change(ctx, account, keyID, params.If, func(key *Key) (err error) {
 		if params.Name != nil {

@@ -145,7 +145,7 @@ func (s *KeyService) hashes(token string, buf *[1 + maxLegacy]driver.Hash) []dri
 // If several formats match the token, it reads the store.
 func (s *KeyService) Credential(ctx context.Context, token string, p auth.Principal) auth.Credential {
 	credential := s.credential(ctx, token, p)
-	credential.Limited = !p.ExpiresAt.IsZero() || !p.Scopes.Covers(s.scopes.All()) || !p.LimitedTo.IsZero()
+	credential.Limited = !p.ExpiresAt.IsZero() || !p.Scopes.Covers(s.scopes.All()) || !p.LimitedTo.IsZero() || p.Networks != "" || p.RateLimit != 0
 	return credential
 }
 

@@ -26,8 +26,8 @@ type Config struct {
 	Prefix string
 
 	// MaxPerAccount is the maximum number of keys per account, including expired keys. Negative
-	// means no limit. Default: 1,000. An API key that expires, lacks a scope or is limited to
-	// resources can create keys only while the account has fewer than half of the maximum.
+	// means no limit. Default: 1,000. An API key that expires, lacks a scope or has another limit can
+	// create keys only while the account has fewer than half of the maximum.
 	MaxPerAccount int
 
 	// MaxLifetime is how long a value of a key is valid at most, counted from its issue: from the

@@ -148,8 +148,11 @@ func (u *uses) add(use *driver.KeyUse, refused ...auth.RefusedRequest) {
 	pending.add(use)
 	u.refused += len(refused)
 	if pending.refused = append(pending.refused, refused...); len(pending.refused) > keyRefusals {
-		pending.refused = slices.Delete(pending.refused, 0, keyRefusals/2)
-		u.refused -= keyRefusals / 2
+		// Refusals of a failed write come back after newer ones.
+		slices.SortStableFunc(pending.refused, func(a, b auth.RefusedRequest) int { return a.At.Compare(b.At) })
+		drop := len(pending.refused) - keyRefusals/2
+		pending.refused = slices.Delete(pending.refused, 0, drop)
+		u.refused -= drop
 	}
 	if u.timer == nil && !u.closed {
 		u.timer = time.AfterFunc(useInterval, func() { _ = u.write(context.Background()) })
@@ -235,9 +238,13 @@ func (u *uses) write(ctx context.Context) error {
 		failed = err
 		failures++
 		keys += len(step)
-		for _, use := range step {
+		for i, use := range step {
 			again := pending[use.ID]
 			use.Activity = again.activity
+			if i > 0 && step[i-1].ID == use.ID { // the use of the key's other value
+				u.add(&use)
+				continue
+			}
 			u.add(&use, again.refused...)
 		}
 	}

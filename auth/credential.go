@@ -13,10 +13,10 @@ import (
 type Credential struct {
 	KeyID string
 
-	// Limited means that the key expires, lacks a scope or is limited to resources. Such a key can
-	// create keys and webhooks only while the account has less than half of its maximum. The
-	// account's other keys may be unable to manage the keys that it creates, so without this limit a
-	// leaked key could lock out the account's owner.
+	// Limited means that the key expires, lacks a scope or has another limit. Such a key can create
+	// keys and webhooks only while the account has less than half of its maximum. The account's other
+	// keys may be unable to manage the keys that it creates, so without this limit a leaked key could
+	// lock out the account's owner.
 	Limited bool
 
 	hash     [sha256.Size]byte

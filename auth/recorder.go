@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,8 +63,20 @@ func NoteScopes(ctx context.Context, used scopes.Set) {
 // refused records the refusal of a request if its key is known.
 func (a *Authenticator) refused(r *http.Request, of *route, account, keyID, address string, outcome observe.Outcome, missing ...string) {
 	if a.recorder != nil && keyID != "" {
-		a.recorder.RecordRefusal(account, keyID, address, RefusedRequest{Outcome: outcome, Route: of.nameOf(r), Missing: strings.Join(missing, " ")})
+		a.recorder.RecordRefusal(account, keyID, address, RefusedRequest{Outcome: outcome, Route: of.nameOf(r), Missing: missingText(r, missing)})
 	}
+}
+
+const maxMissing = 256 // bytes
+
+// missingText returns [RefusedRequest.Missing]. Names of resources come from the request: they may
+// be of any length, and even the key itself.
+func missingText(r *http.Request, missing []string) string {
+	missing = slices.DeleteFunc(slices.Clone(missing), func(name string) bool {
+		return !IsResource(name) || name == r.Header.Get("Api-Key") || strings.Contains(r.Header.Get("Authorization"), name)
+	})
+	text := strings.Join(missing, " ")
+	return strings.Clone(text[:min(len(text), maxMissing)]) // does not retain the request
 }
 
 // refusedValue records the refusal of a key's value with an error of the Verifier.

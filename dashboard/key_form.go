@@ -73,6 +73,7 @@ func (p *pages) fillLike(c *call, f form, id string) error {
 		return err
 	}
 	f.Values["name"], f.Values["scopes"] = []string{key.Name}, p.usedScopes(&key)
+	f.Values["resources"] = []string{strings.Join(key.Resources.Names(), " ")}
 	f.Values["networks"] = []string{strings.Join(key.AllowedNetworks.Names(), " ")}
 	if key.RateLimit > 0 {
 		f.Values["rate"] = []string{strconv.FormatUint(key.RateLimit, 10)}

@@ -32,7 +32,7 @@ type Config struct {
 	Events []EventDeclaration
 
 	// MaxPerAccount is the maximum number of webhooks per account; negative: unlimited. Default: 100.
-	// An API key that expires, lacks a scope or is limited to resources can create webhooks only
+	// An API key that expires, lacks a scope or has another limit can create webhooks only
 	// while the account is below half of the limit.
 	MaxPerAccount int
 
@@ -265,7 +265,7 @@ var ErrProxy = outbound.ErrProxy
 func (o Outbound) Dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
 	guard := outbound.NewGuard(o.AllowNetworks, o.AllowHosts)
 	return func(ctx context.Context, _, address string) (net.Conn, error) {
-		return guard.Dial(ctx, outbound.Caller{}, address)
+		return guard.Dial(ctx, outbound.CallerOf(ctx), address)
 	}
 }
 

@@ -102,6 +102,9 @@ func (a *api) mayChangeKey(c *call) apikeys.Condition {
 		if err := a.permitNow(c, target(&before)); err != nil || !apikeys.Extends(before, after) {
 			return err
 		}
+		if err := a.recheck(c); err != nil { // the caller may have been changed since its body arrived
+			return err
+		}
 		return a.permitTo(c, auth.CreateKey, target(&after))
 	}
 }

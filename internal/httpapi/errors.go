@@ -91,9 +91,9 @@ func leastPrivilegeRefusals(behind string) map[auth.Action]string {
 	return map[auth.Action]string{
 		auth.ReadKeys:      "Reading API keys requires the scope account:read.",
 		auth.CreateKey:     "An API key can create only keys whose scopes it holds, that expire no later than it does, and that are limited to its networks and its rate limit, if it has any.",
-		auth.UpdateKey:     "An API key can change only keys whose scopes it holds and that expire no later than it does, before and after the change.",
-		auth.RotateKey:     "An API key can rotate only keys whose scopes it holds and that expire no later than it does.",
-		auth.DeleteKey:     "An API key can delete itself, and keys whose scopes it holds and that expire no later than it does.",
+		auth.UpdateKey:     "An API key can change only keys whose scopes it holds, that expire no later than it does, and that are limited to its networks and its rate limit, if it has any, before and after the change.",
+		auth.RotateKey:     "An API key can rotate only keys whose scopes it holds, that expire no later than it does, and that are limited to its networks and its rate limit, if it has any.",
+		auth.DeleteKey:     "An API key can delete itself, and keys whose scopes it holds, that expire no later than it does, and that are limited to its networks and its rate limit, if it has any.",
 		auth.ReadWebhooks:  "Reading webhooks requires the scope account:read.",
 		auth.ReadAudit:     "Reading the audit log requires the scope account:read.",
 		auth.ReadEvents:    "Reading events requires the read scope behind their types: " + behind + ".",
@@ -173,7 +173,7 @@ func limit(err error) string {
 	case !ok:
 		return ""
 	case full.Limited:
-		return fmt.Sprintf("A key that expires, lacks a scope or is limited to resources can create %s only while the account has fewer than %d. Delete one, or use a key without these limits.", full.Resource, full.Limit)
+		return fmt.Sprintf("A key that expires, lacks a scope or has another limit can create %s only while the account has fewer than %d. Delete one, or use a key without these limits.", full.Resource, full.Limit)
 	}
 	return fmt.Sprintf("An account can have at most %d %s. Delete one first.", full.Limit, full.Resource)
 }

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
@@ -84,8 +85,11 @@ func LabelsOf(values map[string]string) Labels {
 	if len(values) == 0 {
 		return ""
 	}
-	text, _ := json.Marshal(values) // strings can always be encoded
-	return Labels(text)
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // would take up to six times the space
+	_ = encoder.Encode(values)   // strings can always be encoded
+	return Labels(strings.TrimSuffix(text.String(), "\n"))
 }
 
 // Map returns a new map from name to value.
