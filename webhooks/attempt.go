@@ -34,6 +34,7 @@ func newSender(guard *outbound.Guard, config Config) *sender {
 // A result is the outcome of an attempt.
 type result struct {
 	attempt    Attempt
+	tooLarge   bool           // 413: the event will not become smaller
 	gone       bool           // 410: the receiver wants no more events
 	retryAfter time.Duration  // from the receiver's Retry-After
 	canceled   bool           // this process canceled the attempt
@@ -76,7 +77,8 @@ func (s *sender) attempt(cancel *outbound.Canceler, task *task) (res result) {
 		res.fail(ErrorClass(response.Failure.Kind), response.Failure.Text)
 	case status >= 300 && status <= 399:
 		res.fail(ClassRedirect, fmt.Sprintf("status %d: redirects are not followed", status))
-	case status == http.StatusRequestEntityTooLarge:
+	case status == http.StatusRequestEntityTooLarge && response.RetryAfter(s.now()) == 0: // else it is temporary: RFC 9110, section 15.5.14
+		res.tooLarge = true
 		res.fail(ClassStatus, "status 413: the event is too large for the receiver, so it is not sent again")
 	case status < 200 || status > 299:
 		res.fail(ClassStatus, fmt.Sprintf("status %d", status))

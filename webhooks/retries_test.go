@@ -170,6 +170,20 @@ func TestGone_OtherDeliveriesStayPending(t *testing.T) {
 	})
 }
 
+// A 413 with Retry-After is temporary.
+func TestTooLarge_WithRetryAfter_IsTriedAgain(t *testing.T) {
+	inBubble(t, webhooks.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "60")
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+	}, func(b *bubble) {
+		b.subscribe("a")
+		event := b.publish()
+		b.start()
+		synctest.Wait()
+		b.wantState(event, webhooks.Pending, 1)
+	})
+}
+
 // An event that is too large for its receiver is given up at once. A 413 says nothing about the
 // receiver, so the webhook does not count as failing, even after many.
 func TestTooLarge_IsGivenUpAndNotHeldAgainstReceiver(t *testing.T) {

@@ -3,7 +3,6 @@ package webhooks
 import (
 	"errors"
 	"math"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -46,7 +45,7 @@ func (d *dispatcher) decide(s *settlement, res result) {
 		s.Postponed = true
 	case res.gone:
 		s.Effect, s.Deactivate = driver.GiveUp, OffGone
-	case res.attempt.Status == http.StatusRequestEntityTooLarge: // the event will not become smaller
+	case res.tooLarge:
 		s.Effect = driver.GiveUp
 	default:
 		s.Effect = driver.GiveUp

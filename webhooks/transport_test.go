@@ -122,6 +122,8 @@ func TestTransport_Fails_AttemptCounts(t *testing.T) {
 	}{
 		"unknown error":     {answer(nil, errors.New("SENTINEL")), "no valid HTTP response"},
 		"no response":       {answer(nil, nil), "no valid HTTP response"},
+		"status 0":          {answer(&http.Response{StatusCode: 0, Body: http.NoBody}, nil), "no valid HTTP response"},
+		"status 3 billion":  {answer(&http.Response{StatusCode: 3_000_000_000, Body: http.NoBody}, nil), "no valid HTTP response"},
 		"panic":             {roundTripper(func(*http.Request) (*http.Response, error) { panic("SENTINEL") }), "panic"},
 		"hangs":             {roundTripper(func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() }), "timed out"},
 		"unknown authority": {certificate, tlsUnknown},

@@ -3,6 +3,7 @@ package transfer
 import (
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/storageapi/storageapi/internal/fields"
@@ -85,6 +86,11 @@ func (r *Key) check() error {
 }
 
 func (r *Webhook) check() error {
+	for _, h := range r.Headers {
+		if h.Secret && (h.Value == "" || strings.ContainsFunc(h.Value, unicode.IsControl)) {
+			return malformed("headerSecrets", "must have a value of one line for each secret header")
+		}
+	}
 	return first(ids("account", r.Account, "id", r.ID), fields.Check((*listed.Webhook)(&r.Webhook), checkText))
 }
 

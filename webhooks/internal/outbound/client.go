@@ -155,6 +155,9 @@ func (c *Client) send(cancel *Canceler, by Caller, address string, request []byt
 			return nil, head{}, errCanceled
 		}
 		response, err := conn.exchange(request)
+		if err == nil && !isStatus(response.status) {
+			err = errProtocol
+		}
 		if err == nil {
 			return conn, response, nil
 		}

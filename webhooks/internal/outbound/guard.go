@@ -72,7 +72,7 @@ func (g *Guard) Check(ctx context.Context, by Caller, address string) error {
 		return nil
 	}
 	addrs, err := g.lookups.Addresses(ctx, by, host)
-	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound || err == nil && (len(addrs) == 0 || slices.ContainsFunc(addrs, g.Refuses)) {
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound || err == nil && (len(addrs) == 0 || slices.ContainsFunc(addrs, func(a netip.Addr) bool { return g.Refuses(a.Unmap()) })) {
 		return errNoAddress
 	}
 	return err

@@ -22,6 +22,8 @@ func (c *Client) roundTrip(cancel *Canceler, r Request) (res Response) {
 	by := Caller{r.Owner, r.Standing}
 	ctx, release := cancel.until(r.Deadline)
 	defer release()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	response, err := c.roundTripIn(ctx, by, r)
 	if err != nil {
 		res.Failure, res.Fault = c.blameTransport(cancel, err, by, r.Target.address)
@@ -32,7 +34,7 @@ func (c *Client) roundTrip(cancel *Canceler, r Request) (res Response) {
 	}
 	defer func() { _ = response.Body.Close() }()
 	c.reach.connected(by, r.Target.address)
-	late := time.AfterFunc(bodyTimeout, release)
+	late := time.AfterFunc(bodyTimeout, stop)
 	defer late.Stop()
 	answer := head{header: response.Header, body: response.Body}
 	res.Status, res.header = response.StatusCode, response.Header
@@ -44,7 +46,7 @@ func (c *Client) roundTripIn(ctx context.Context, by Caller, r Request) (*http.R
 	if err := c.config.Check(ctx, by, r.Target.address); err != nil {
 		return nil, err
 	}
-	request, err := r.Target.request(ctx, r.Header, r.Body)
+	request, err := r.Target.request(context.WithValue(ctx, callerKey{}, by), r.Header, r.Body)
 	if err != nil {
 		return nil, errNoURL
 	}
@@ -52,7 +54,22 @@ func (c *Client) roundTripIn(ctx context.Context, by Caller, r Request) (*http.R
 	if err == nil && (response == nil || response.Body == nil) { // a RoundTripper must not do that
 		return nil, errProtocol
 	}
+	if err == nil && !isStatus(response.StatusCode) { // HTTP/2 of net/http accepts any number
+		_ = response.Body.Close()
+		return nil, errProtocol
+	}
 	return response, err
+}
+
+// isStatus reports whether a number can be a status of HTTP (RFC 9110, section 15).
+func isStatus(code int) bool { return code >= 100 && code <= 999 }
+
+type callerKey struct{}
+
+// CallerOf returns the Caller of a request of which ctx is the context, as a RoundTripper gets it.
+func CallerOf(ctx context.Context) Caller {
+	by, _ := ctx.Value(callerKey{}).(Caller)
+	return by
 }
 
 // request returns the request that compose encodes.
@@ -81,7 +98,7 @@ func (c *Client) blameTransport(cancel *Canceler, err error, by Caller, address 
 		err = classifyHandshake(err)
 	}
 	failure, fault := c.blame(cancel, err, by, address)
-	if suspect(err) == receiverFault && !errors.As(err, new(Failure)) && c.isOffline(cancel, likelyReceiver, by, address) {
+	if !cancel.Canceled() && suspect(err) == receiverFault && !errors.As(err, new(Failure)) && c.isOffline(cancel, likelyReceiver, by, address) {
 		return errOffline, Ours
 	}
 	return failure, fault

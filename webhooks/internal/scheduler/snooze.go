@@ -26,14 +26,20 @@ func (s *Scheduler) pauseEnd(until time.Time) int64 {
 // snooze sets the end of a webhook's pause.
 func (s *Scheduler) snooze(w *webhook, until time.Time) {
 	w.pausedUntil = until
-	switch end := s.pauseEnd(until); {
+	end := s.pauseEnd(until)
+	switch {
 	case end > 0:
-		w.until = end
 	case w.until > s.t:
-		w.until = s.t // it ended early
+		end = s.t // it ended early
 	default:
 		return
 	}
+	for kind := range w.lanes { // the due times of all lanes change, but a heap can repair only one
+		if l := &w.lanes[kind]; l.place >= 0 {
+			s.moveLane(l, nowhere)
+		}
+	}
+	w.until = end
 	s.arrange(w)
 }
 

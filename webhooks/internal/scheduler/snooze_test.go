@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -145,4 +147,26 @@ func TestCheckClock_WallClockSet_MovesTheEnds(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		b.started(9, "b1")
 	})
+}
+
+// A pause changes the due times of both lanes of a webhook, which are among the timers.
+func TestUpdate_Paused_TimersStayInOrder(t *testing.T) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		inBench(t, Config{}, func(b *bench) {
+			later := func() time.Duration { return time.Duration(1+r.IntN(100)) * time.Minute }
+			for i := range 8 {
+				id := fmt.Sprint("w", i, "-")
+				b.addAfter(id, 1, later())
+				b.store(id, 2, later()).recovered = true
+				b.s.Add([]Pending{b.pending(id, 2)})
+			}
+			b.start(1)
+			for range 20 {
+				b.snooze(fmt.Sprint("w", r.IntN(8), "-"), later())
+				b.s.LongestWait() // applies the report
+				b.s.check(t, b.s.t)
+			}
+		})
+	}
 }

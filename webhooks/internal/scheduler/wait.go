@@ -34,7 +34,7 @@ func (s *Scheduler) LongestWait() (time.Duration, error) {
 		}
 	}
 	for slot := s.young.last; slot != nil && !slot.loaded; slot = slot.links.before {
-		oldest = min(oldest, slot.item.due) // the store has not loaded the delivery yet
+		oldest = min(oldest, max(slot.item.due, slot.webhook.since, slot.webhook.until)) // the store has not loaded the delivery yet
 	}
 	return time.Duration(s.t-oldest) * time.Millisecond, s.trouble
 }
