@@ -165,7 +165,7 @@ func TestRequire_KeyRateLimit_IsTheLowerOne(t *testing.T) {
 // contain a secret.
 func TestRefusals_NameRouteAndReason(t *testing.T) {
 	keys, create := newKeys(t)
-	key, value := create(apikeys.CreateParams{RateLimit: 5})
+	key, value := create(apikeys.CreateParams{RateLimit: 6})
 	guard, err := auth.New(keys, auth.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -174,6 +174,7 @@ func TestRefusals_NameRouteAndReason(t *testing.T) {
 	noop := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	mux := http.NewServeMux()
 	mux.Handle("GET /files/{name}", guard.Require(scopes.AccountRead, noop))
+	mux.Handle("GET /buckets/{name}", guard.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { auth.NoteForbidden(r.Context(), r.PathValue("name")) })))
 	mux.Handle("/own/", guard.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { auth.NoteForbidden(r.Context(), "bucket_1") })))
 	send := func(handler http.Handler, method, path string) {
 		r := httptest.NewRequest(method, path, nil)
@@ -184,6 +185,7 @@ func TestRefusals_NameRouteAndReason(t *testing.T) {
 	send(mux, "GET", "/files/secret?token=secret")
 	send(mux, "SECRET", "/own/secret")
 	send(mux, "POST", "/own/secret")
+	send(mux, "GET", "/buckets/"+value) // the key is no name
 	send(guard.Require(scopes.SecretsRead, noop), "DELETE", "/secret")
 	send(guard.Handler(noop), "GET", "/") // accepted
 	send(mux, "GET", "/files/secret")     // too many
@@ -195,6 +197,7 @@ func TestRefusals_NameRouteAndReason(t *testing.T) {
 	want := []string{
 		"limited GET /files/{name} () 192.0.2.0/24",
 		"scope_missing DELETE (secrets:read) 192.0.2.0/24",
+		"scope_missing GET /buckets/{name} () 192.0.2.0/24",
 		"scope_missing POST /own/ (bucket_1) 192.0.2.0/24",
 		"scope_missing OTHER /own/ (bucket_1) 192.0.2.0/24",
 		"scope_missing GET /files/{name} (account:read) 192.0.2.0/24",

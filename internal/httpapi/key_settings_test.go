@@ -203,3 +203,32 @@ func TestMaxLifetime_IsShownAndEnforced(t *testing.T) {
 	c.Set(time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC))
 	h.do("GET", keysPath+"/self", fresh.text("key"), "").want(401, "UNAUTHORIZED")
 }
+
+// A key whose expiry is shortened while its own change is under way cannot undo that.
+func TestExtension_CallerShortenedMeanwhile_IsForbidden(t *testing.T) {
+	c := newClock()
+	config := c.config()
+	var h *host
+	var shorten func()
+	config.Authorize = func(ctx context.Context, caller auth.Principal, access auth.Access) error {
+		if access.Target != nil && shorten != nil {
+			first := shorten
+			shorten = nil
+			first()
+		}
+		return auth.LeastPrivilege(ctx, caller, access)
+	}
+	h = serve(t, config)
+	old := c.Now().Add(time.Hour)
+	id, token := h.expiringKey(alice, old, scopes.FilesRead)
+	shorten = func() {
+		soon := c.Now().Add(time.Minute)
+		if _, err := h.api.Keys.Update(h.Context(), alice, id, apikeys.UpdateParams{ExpiresAt: &soon}); err != nil {
+			t.Error(err)
+		}
+	}
+	h.do("PATCH", keysPath+"/"+id, token, fmt.Sprintf(`{"expiresAt":%q}`, old.Format(time.RFC3339))).want(403, "FORBIDDEN")
+	if key, err := h.api.Keys.Get(h.Context(), alice, id); err != nil || key.ExpiresAt.After(c.Now().Add(time.Minute)) {
+		t.Errorf("the key expires at %v, %v; want within a minute", key.ExpiresAt, err)
+	}
+}
