@@ -62,7 +62,8 @@ func (d *hostDocument) replaceThrough(from, end, after string) {
 	d.text = slices.Concat(before, []byte(after), rest)
 }
 
-// dropMembers removes all lines that contain text. Each must be a whole member of an object.
+// dropMembers removes each line that contains the string text. Such a line must be a whole member
+// of an object.
 func (d *hostDocument) dropMembers(text string) {
 	var kept [][]byte
 	for line := range bytes.SplitSeq(d.text, []byte("\n")) {

@@ -72,7 +72,7 @@ func (a Amount) append(b []byte) []byte {
 	return bytes.TrimSuffix(bytes.TrimRight(b, "0"), []byte("."))
 }
 
-// MarshalText implements [encoding.TextMarshaler]: the JSON form is a decimal string.
+// MarshalText implements [encoding.TextMarshaler]. The JSON form is a decimal string.
 func (a Amount) MarshalText() ([]byte, error) { return a.append(nil), nil }
 
 // UnmarshalText implements [encoding.TextUnmarshaler] and accepts the same texts as

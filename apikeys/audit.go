@@ -24,7 +24,7 @@ func (s *KeyService) entry(ctx context.Context, action audit.Action, key *Key) a
 	return n
 }
 
-// changeAuditEntry returns the audit entry for a change of a key, or the zero Entry if nothing
+// changeAuditEntry returns the audit entry for a change to a key, or the zero Entry if nothing
 // changed.
 func (s *KeyService) changeAuditEntry(ctx context.Context, before, after *Key) audit.Entry {
 	if before.Hash != after.Hash {

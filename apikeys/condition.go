@@ -21,7 +21,7 @@ import (
 // Condition again with the new state.
 type Condition func(before, after Key) error
 
-// Extends reports whether a change of a key lets it be used for longer: because the change enables
+// Extends reports whether a change to a key lets it be used for longer: because the change enables
 // the key, or because the key then expires later or never. A caller may make such a change only if
 // it could create the key as it is after the change. A deletion extends nothing.
 func Extends(before, after Key) bool {
@@ -75,10 +75,10 @@ func (s *KeyService) change(ctx context.Context, account, keyID string, conditio
 	}
 }
 
-// ask calls the condition with the key as it is and as apply would change it, and returns the
-// condition's error. It runs before the store's transaction, where a slow condition would block
-// other writers. If check is not nil, the transaction must call it: check returns errChanged if the
-// key has changed since.
+// ask calls the condition with the current key and with the key as changed by apply, and returns
+// the condition's error. It runs before the store's transaction, because a slow condition within
+// the transaction would block other writers. If check is not nil, the transaction must call it:
+// check returns errChanged if the key has changed since.
 func (s *KeyService) ask(ctx context.Context, account, keyID string, condition Condition, apply func(*Key) error) (check func(Key) error, err error) {
 	if !input.ID(keyID) {
 		return nil, apierr.ErrNotFound

@@ -154,10 +154,10 @@ func (s *KeyService) WriteError() error {
 // After Close it does nothing.
 func (s *KeyService) WriteUses(ctx context.Context) error { return s.uses.write(ctx) }
 
-// Verify returns the principal of token, or an [*auth.Refusal], which wraps
-// [auth.ErrUnauthorized], if the token is malformed, unknown, deleted or expired, or its key is
-// disabled. It reads the store for every well-formed token, so every change of a key takes effect at
-// once. Verify writes nothing.
+// Verify returns the principal of token, or an [*auth.Refusal], which wraps [auth.ErrUnauthorized],
+// if the token is malformed, unknown, deleted or expired, or its key is disabled. It reads the
+// store for every well-formed token, so every change to a key takes effect at once. Verify writes
+// nothing.
 //
 // The principal expires when the token does. If the token is the previous one of a rotated key, it
 // expires at the end of the grace period. Keys with AllowedNetworks are refused, because Verify does
@@ -238,7 +238,7 @@ func (s *KeyService) changed(account, keyID string) {
 	}
 }
 
-// Watch calls changed after each change of a key by another process, until ctx ends. After the
+// Watch calls changed after each change to a key by another process, until ctx ends. After the
 // erasure of an account, keyID is empty. Calls may be lost. If no other process can use the store,
 // Watch returns at once.
 func (s *KeyService) Watch(ctx context.Context, changed func(account, keyID string)) {

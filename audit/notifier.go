@@ -15,10 +15,10 @@ const (
 	leaseFor     = time.Minute      // must exceed leaseRenew plus the time of a call
 	leaseRenew   = 20 * time.Second
 	scanEvery    = time.Hour
-	callTimeout  = 10 * time.Second // for one call of Notify
-	storeTimeout = 10 * time.Second // for one call of the store
+	callTimeout  = 10 * time.Second // for one call to Notify
+	storeTimeout = 10 * time.Second // for one call to the store
 	abandonAfter = time.Second      // how long a call may outlast its context
-	ackEvery     = time.Second      // between calls of TakeAuditEntries, while Notify is called
+	ackEvery     = time.Second      // between calls to TakeAuditEntries, while Notify is called
 
 	pageSize    = 256                    // accounts, or entries of one account, per store call
 	accountTime = 100 * time.Millisecond // time for one account before the next one is served

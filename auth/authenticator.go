@@ -42,7 +42,7 @@ type Config struct {
 	// LogRefusals logs how many requests were answered 401, and why. Each minute it logs one line
 	// at level Warn for each source with refusals, with the last known key ID. Up to 256 sources
 	// have their own line; further sources in that minute share one. Set it if no system collects
-	// the calls of Observe. storageapi.Config.LogRefusals sets it. Default: no logging.
+	// the calls to Observe. storageapi.Config.LogRefusals sets it. Default: no logging.
 	LogRefusals bool
 
 	// ClientAddress returns the client address of a request, which must be in the networks of its

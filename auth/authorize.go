@@ -127,8 +127,8 @@ func LeastPrivilege(_ context.Context, caller Principal, access Access) error {
 	return ErrForbidden
 }
 
-// requiredScopes returns scopes that the access requires. If the caller may not see the target's
-// scopes, it returns scopes that usually include them, or none.
+// requiredScopes returns the scopes that the access requires. If the caller may not see the
+// target's scopes, it returns scopes that usually include them, or none.
 func requiredScopes(caller Principal, access Access) scopes.Set {
 	target := access.Target
 	switch access.Action {

@@ -34,9 +34,10 @@ var ErrUnavailable = errors.New("the store is unavailable")
 // store wrap it. The write may have taken effect. The same call may succeed later.
 var ErrInterrupted = errors.New("the store was interrupted; the change may have taken effect")
 
-// WriteError answers a request with the error body of docs/spec.md, section 7,
-// {"error":{"code":…,"message":…}} and a newline. With it, a host's own routes report errors in the
-// same format as the library's. The message is shown to the client and must not contain a secret.
+// WriteError responds with the error body defined in docs/spec.md, section 7:
+// {"error":{"code":…,"message":…}}, followed by a newline. A host can use it to report errors of
+// its own routes in the library's format. The message is shown to the client and must not contain a
+// secret.
 func WriteError(w http.ResponseWriter, status int, code, message string) {
 	writeError(w, status, errorBody{Code: code, Message: message})
 }

@@ -96,7 +96,7 @@ func (e *ResourceError) Error() string { return ErrForbidden.Error() }
 func (e *ResourceError) Unwrap() error { return ErrForbidden }
 
 // WithinResources returns a [*ResourceError] if the caller is limited to resources and the target
-// is not within them. The API calls it before each call of [Authorize] with a target, so that a
+// is not within them. The API calls it before each call to [Authorize] with a target, so that a
 // host's policy cannot lift the limit.
 func WithinResources(caller Principal, target *Target) error {
 	if target == nil || caller.LimitedTo.Covers(target.Resources) {

@@ -28,7 +28,7 @@ type ledger struct {
 	verifies atomic.Int64
 
 	onChange func(account, keyID string)
-	watching chan func(account, keyID string) // receives the function passed to each call of Watch; nil means that Watch returns at once
+	watching chan func(account, keyID string) // receives the function passed to each call to Watch; nil means that Watch returns at once
 }
 
 func newLedger(principals ...auth.Principal) *ledger {
@@ -114,7 +114,7 @@ func start(t *testing.T, a *auth.Authenticator, token string, options ...auth.Ro
 	return r
 }
 
-// cause returns the cause with which the context of r has ended, or nil if it has not ended.
+// cause returns the cause of the cancellation of r's context, or nil if the context has not ended.
 func (r *runningRequest) cause() error {
 	select {
 	case <-r.ctx.Done():

@@ -22,7 +22,7 @@ type Watcher interface {
 	// an attempt that failed but may have taken effect.
 	OnChange(changed func(account, keyID string))
 
-	// Watch calls changed after each change of a key by another process, until ctx ends. An empty
+	// Watch calls changed after each change to a key by another process, until ctx ends. An empty
 	// keyID means that all keys of the account have changed. Calls may be lost: while Watch runs,
 	// the Authenticator also verifies the keys of running requests every 0.4 s. If no other process
 	// can change keys, Watch returns at once.

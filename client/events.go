@@ -20,7 +20,7 @@ type Event struct {
 	Body          json.RawMessage `json:"body,omitzero"` // see [EventQuery]; nil in long lists even if HasBody
 }
 
-// An EventQuery selects events. Zero fields select all, newest first.
+// An EventQuery selects events. The zero value selects all, newest first.
 type EventQuery struct {
 	Types   []string  `json:"type,omitzero"`
 	Webhook string    `json:"webhook,omitzero"` // only events with a delivery to this webhook
@@ -33,7 +33,7 @@ type EventQuery struct {
 	Limit  int    `json:"limit,omitzero"`  // events per page, at most 100. Default: 100
 }
 
-// An AuditEntry is a change of a key or a webhook.
+// An AuditEntry describes a change to a key or a webhook.
 type AuditEntry struct {
 	ID            string       `json:"id"`
 	OccurredAt    time.Time    `json:"occurredAt"`
@@ -59,7 +59,7 @@ type AuditSubject struct {
 	Hint string `json:"hint,omitzero"`
 }
 
-// An AuditQuery selects entries of the audit log. Zero fields select all.
+// An AuditQuery selects entries of the audit log. The zero value selects all.
 type AuditQuery struct {
 	Target  string    `json:"target,omitzero"` // the ID of a key or webhook
 	Actions []string  `json:"action,omitzero"`

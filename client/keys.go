@@ -126,7 +126,7 @@ type Rotation struct {
 	GraceSeconds Opt[int] `json:"graceSeconds,omitzero"`
 }
 
-// A KeyQuery selects keys. Zero fields select all.
+// A KeyQuery selects keys. The zero value selects all.
 type KeyQuery struct {
 	Name        string    `json:"name,omitzero"`        // a part of the name, in upper or lower case
 	Scopes      []string  `json:"scope,omitzero"`       // the key has all of these

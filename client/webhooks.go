@@ -100,7 +100,7 @@ type Delivery struct {
 	LastAttempt  *Attempt `json:"lastAttempt,omitzero"`
 }
 
-// A DeliveryQuery selects deliveries. Zero fields select all.
+// A DeliveryQuery selects deliveries. The zero value selects all.
 type DeliveryQuery struct {
 	States []string  `json:"state,omitzero"`
 	Types  []string  `json:"type,omitzero"`

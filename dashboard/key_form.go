@@ -179,7 +179,7 @@ var keyFields = map[string]string{
 	"allowedNetworks": "networks", "rateLimit": "rate",
 }
 
-// readExpiry returns the expiry in the form, and records errors of its fields.
+// readExpiry returns the expiry entered in the form, and records errors in its fields.
 func (p *pages) readExpiry(f form) time.Time {
 	expiry := f.Values.Get("expiry")
 	switch {

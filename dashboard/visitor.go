@@ -33,7 +33,7 @@ func (p *pages) viewMay(r *http.Request) mayView {
 	}
 }
 
-// permit returns errMayNot unless the user of a request may perform action.
+// permit returns errMayNot unless the user who made the request may perform action.
 func (p *pages) permit(r *http.Request, action auth.Action) error {
 	if action == anyone || p.may == nil || p.may(r, action) {
 		return nil

@@ -7,7 +7,7 @@ type Publication struct {
 	Account    string           // not for labels
 	Events     []PublishedEvent // at least one; do not modify
 	Deliveries int              // of all events; 0 if Err is not nil
-	Duration   time.Duration    // of the call of the store
+	Duration   time.Duration    // of the call to the store
 
 	// Err is the store's error. The events may have been stored nevertheless. It is not for labels.
 	Err error
@@ -24,7 +24,7 @@ type PublishedEvent struct {
 type Claim struct {
 	Limit    int           // maximum number of deliveries
 	Claimed  int           // deliveries claimed; 0 if Err is not nil
-	Duration time.Duration // of the call of the store
+	Duration time.Duration // of the call to the store
 	Err      error         // the store's error; not for labels
 }
 
@@ -70,13 +70,13 @@ func Results() []Result { return []Result{Delivered, Retry, Dead} }
 type Settlement struct {
 	Size     int           // results
 	Stale    int           // results dropped because another worker has the delivery
-	Duration time.Duration // of the call of the store
+	Duration time.Duration // of the call to the store
 	Err      error         // the store's error, after which the call is repeated; not for labels
 }
 
 // A Commit is a commit to a file of store/bolt.
 type Commit struct {
-	Steps    int           // calls of the store that share the commit
+	Steps    int           // calls to the store that share the commit
 	Duration time.Duration // of writing and syncing
 	Err      error         // reason of the failure; not for labels
 }

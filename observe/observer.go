@@ -19,27 +19,27 @@ type Observer struct {
 	// transaction.
 	Published func(ctx context.Context, p Publication)
 
-	// Changed is called for each change of a key or webhook by this process, and when this process
+	// Changed is called for each change to a key or webhook by this process, and when this process
 	// reports a failing webhook or disables one. It is not called for a change if the store did not
 	// report its result. For changes by other processes and for expiring keys, use
 	// storageapi.Config.Notify.
 	Changed func(n audit.Entry)
 
-	// Claimed is called for each call of the store that claims deliveries.
+	// Claimed is called for each call to the store that claims deliveries.
 	Claimed func(c Claim)
 
 	// Attempted is called for each attempt whose result is recorded. It is not called for canceled
 	// attempts and test events.
 	Attempted func(a Attempt)
 
-	// Settled is called for each call of the store that records results of attempts.
+	// Settled is called for each call to the store that records results of attempts.
 	Settled func(s Settlement)
 
 	// Committed is called for each commit to a file of store/bolt, and not by other stores.
 	Committed func(c Commit)
 
 	// Lost is called after a full queue has dropped calls, just before the next call. n is the
-	// number of calls dropped since the last call of Lost: add it to a counter.
+	// number of calls dropped since the last call to Lost: add it to a counter.
 	Lost func(n int)
 }
 

@@ -122,7 +122,7 @@ func (b *bench) release(version string) string {
 	return out
 }
 
-// refuses checks that no release is made, and that the output contains the reason.
+// refuses runs release/make, which must fail and print the reason.
 func (b *bench) refuses(why string, arguments ...string) {
 	b.Helper()
 	out, err := b.script("make", arguments...)

@@ -57,7 +57,7 @@ func FuzzParseSet(f *testing.F) {
 	})
 }
 
-// FuzzUnmarshalJSON also decodes scopes that no vocabulary in these tests contains.
+// FuzzUnmarshalJSON includes scopes that are in no vocabulary of these tests.
 func FuzzUnmarshalJSON(f *testing.F) {
 	for _, seed := range []string{`["files:read","teams:read"]`, `[]`, `null`, `["teams:read","teams:read"]`, `["a:b c:d"]`, `[""]`, `{}`} {
 		f.Add([]byte(seed))

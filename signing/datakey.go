@@ -217,11 +217,11 @@ func (w *workspace) additional(context string) []byte {
 // String returns "[redacted]".
 func (*DataKey) String() string { return redacted }
 
-// Format implements [fmt.Formatter]: "[redacted]", with any verb and flags.
+// Format implements [fmt.Formatter]. It writes "[redacted]" for any verb and flags.
 func (*DataKey) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
 
-// MarshalText implements [encoding.TextMarshaler]: "[redacted]".
+// MarshalText implements [encoding.TextMarshaler]. It returns "[redacted]".
 func (*DataKey) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// LogValue implements [slog.LogValuer]: "[redacted]".
+// LogValue implements [slog.LogValuer]. It returns "[redacted]".
 func (*DataKey) LogValue() slog.Value { return slog.StringValue(redacted) }

@@ -149,11 +149,11 @@ func (k *Keyring) Open(_ context.Context, record []byte) (plain []byte, stale bo
 // String returns "[redacted]".
 func (*Keyring) String() string { return redacted }
 
-// Format implements [fmt.Formatter]: "[redacted]", with any verb and flags.
+// Format implements [fmt.Formatter]. It writes "[redacted]" for any verb and flags.
 func (*Keyring) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
 
-// MarshalText implements [encoding.TextMarshaler]: "[redacted]".
+// MarshalText implements [encoding.TextMarshaler]. It returns "[redacted]".
 func (*Keyring) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// LogValue implements [slog.LogValuer]: "[redacted]".
+// LogValue implements [slog.LogValuer]. It returns "[redacted]".
 func (*Keyring) LogValue() slog.Value { return slog.StringValue(redacted) }

@@ -23,7 +23,7 @@ type mac []byte
 
 const stateSize = 108 // of a marshalled SHA-256; only used as a capacity
 
-// A workspace is the reusable memory for one call of Sign or Verify. It is pooled, because
+// A workspace is the reusable memory for one call to Sign or Verify. It is pooled, because
 // arguments of a hash.Hash escape to the heap. It is not safe for concurrent use.
 type workspace struct {
 	hash  resumable

@@ -54,8 +54,8 @@ func NewSecret() Secret {
 	return secretOf(key)
 }
 
-// ParseSecret returns the secret with the text s, exactly as returned by [Secret.Reveal]. There is
-// one text per key: white space, missing padding, and the URL alphabet of base64 are rejected. The
+// ParseSecret parses s, which must be exactly what [Secret.Reveal] returned. Each secret has only
+// one valid text: white space, missing padding and the URL-safe base64 alphabet are rejected. The
 // error wraps [ErrSecret].
 func ParseSecret(s string) (Secret, error) {
 	encoded, prefixed := strings.CutPrefix(s, secretPrefix)
@@ -118,12 +118,12 @@ func (s Secret) Equal(other Secret) bool {
 // String returns "[redacted]".
 func (Secret) String() string { return redacted }
 
-// Format implements [fmt.Formatter]: "[redacted]", with any verb and flags.
+// Format implements [fmt.Formatter]. It writes "[redacted]" for any verb and flags.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
 
 // MarshalText implements [encoding.TextMarshaler], and thus JSON and XML: "[redacted]". This cannot
 // be reversed; use [ParseSecret] to read a secret.
 func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// LogValue implements [slog.LogValuer]: "[redacted]".
+// LogValue implements [slog.LogValuer]. It returns "[redacted]".
 func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }

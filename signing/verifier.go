@@ -83,15 +83,16 @@ func NewVerifier(config VerifierConfig) (*Verifier, error) {
 }
 
 // Verify returns nil if both signatures were made with live secrets, and the timestamp is within
-// the tolerance. The first signature is of body, the second of body with the ID and timestamp in
-// h; see [Signer.Sign]. Verify requires both, so that an attacker cannot remove the signature
-// that protects against replay. Otherwise the error wraps [ErrSignature] or [ErrTimestamp].
+// the tolerance. The first signature covers body, and the second covers body with the ID and
+// timestamp in h; see [Signer.Sign]. Verify requires both, so that an attacker cannot remove the
+// signature that protects against replay. Otherwise the error wraps [ErrSignature] or
+// [ErrTimestamp].
 //
 // The body must be the bytes as received. The keys of h must be canonical, as in [http.Request].
-// Each of the four headers must occur exactly once; the ID must be a [ValidID], and the timestamp
-// must consist of digits. Verify checks the first 16 signatures in a header. It rejects
-// signatures of versions other than v1, and hex digits in upper case, since a signature has only
-// one spelling. It compares signatures in constant time.
+// Each of the four headers must occur exactly once; the ID must satisfy [ValidID], and the
+// timestamp must consist of digits. Verify checks at most the first 16 signatures in each header.
+// It rejects signatures of versions other than v1, and hex digits in upper case, since each
+// signature has only one valid encoding. It compares signatures in constant time.
 func (v *Verifier) Verify(h http.Header, body []byte) error {
 	e, err := v.open(h)
 	if err != nil {

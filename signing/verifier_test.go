@@ -158,7 +158,7 @@ func TestVerifyTolerance(t *testing.T) {
 		}
 	}
 
-	// The difference to these clocks overflows.
+	// The difference between the timestamp and each of these times overflows.
 	for _, now := range []time.Time{{}, time.Unix(-1<<40, 0), time.Unix(1<<60, 0)} {
 		verifier := newVerifier(t, signing.VerifierConfig{Secrets: []signing.Secret{secretA}, Now: at(now)})
 		if err := verifier.Verify(header(t, signed, "", secretA), nil); !errors.Is(err, signing.ErrTimestamp) {

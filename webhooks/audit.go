@@ -38,7 +38,7 @@ func (m *entryMaker) byService(w *Webhook, action audit.Action) audit.Entry {
 
 var serviceActs = audit.WithActor(context.Background(), audit.Actor{Kind: audit.ActorService})
 
-// change returns the audit entry for a requested change of a webhook, or the zero Entry if nothing
+// change returns the audit entry for a requested change to a webhook, or the zero Entry if nothing
 // changed.
 func (m *entryMaker) change(ctx context.Context, before, after *Webhook) audit.Entry {
 	if !before.Secret.Equal(after.Secret) {

@@ -117,20 +117,20 @@ type Outbound struct {
 	// the system's authorities.
 	RootCAs *x509.CertPool
 
-	// Transport makes the requests in place of the built-in client: through a proxy, to receivers that
-	// speak only HTTP/2, or with tracing. It must be safe for concurrent use and return when the
-	// request's context ends. Set certificate authorities and idle connections in it: RootCAs must be
-	// nil, and MaxIdleConns has no effect.
+	// Transport makes the requests in place of the built-in client: through a proxy, to receivers
+	// that speak only HTTP/2, or with tracing. It must be safe for concurrent use and return when
+	// the request's context ends. Configure certificate authorities and idle connections on the
+	// transport itself: RootCAs must be nil, and MaxIdleConns has no effect.
 	//
-	// Before each request the receiver's name is resolved, and the request is refused if any of its
-	// addresses is not allowed. The name may have other addresses when the transport resolves it. So a
-	// proxy must itself refuse private addresses, and a transport without a proxy should dial with
-	// [Outbound.Dialer].
+	// Before each request, the receiver's name is resolved, and the request is refused if any of
+	// its addresses is not allowed. The name may resolve to different addresses when the transport
+	// looks it up. So a proxy must itself refuse private addresses, and a transport without a proxy
+	// should dial with [Outbound.Dialer].
 	//
-	// While the proxy cannot be reached, deliveries pause and no attempts are used up; the same holds
-	// if the error wraps [ErrProxy]. With an [http.Transport], OnProxyConnectResponse can return that
-	// error for responses that are the proxy's own fault. Other errors count as failures of the
-	// receiver, unless all receivers fail.
+	// While the proxy cannot be reached, or the transport returns errors that wrap [ErrProxy],
+	// deliveries pause and no attempts are used up. With an [http.Transport],
+	// OnProxyConnectResponse can return [ErrProxy] for responses that are the proxy's own fault.
+	// Other errors count as failures of the receiver, unless all receivers fail.
 	//
 	// Default: the built-in client, which takes less processor time.
 	Transport http.RoundTripper

@@ -68,7 +68,7 @@ func (f *flaky) Capabilities() capability.Set {
 	}}
 }
 
-// refuses makes calls of Settle fail from now on if they contain one of these results.
+// refuses makes calls to Settle fail from now on if they contain one of these results.
 func (f *flaky) refuses(these func(*driver.AttemptResult) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -135,7 +135,7 @@ var spellings = []string{
 	"xn--127-0-0-1.example.com", "%31%32%37.0.0.1", "user@127.0.0.1", "8.8.8.8@127.0.0.1", "127.0.0.1%2f@127.0.0.1", "127.0.0.1%00.example.com",
 }
 
-// Even if such a URL is in the store, none of the spellings leads to this machine.
+// Even if the store contains such a URL, no spelling of the address leads to this machine.
 func TestGuard_EverySpellingOfAddress_Refuses(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))

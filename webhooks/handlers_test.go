@@ -68,8 +68,8 @@ func (o *outage) handle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hangers is a handler that responds at once. While hang is set, it does not respond to hosts
-// whose names begin with "slow".
+// hangers is a handler that responds at once. While hang is set, it leaves requests for hosts whose
+// names begin with "slow" unanswered.
 type hangers struct {
 	hang  atomic.Bool
 	gauge *gauge

@@ -59,7 +59,7 @@ const (
 	RunNotStarted RunState = "not_started" // Run was never called.
 	RunUnderWay   RunState = "running"     // Run delivers.
 
-	// RunWaiting lasts from the call of Run until the store begins to report deliveries. It lasts
+	// RunWaiting lasts from the call to Run until the store begins to report deliveries. It lasts
 	// long if another handler in this process delivers for the same store, or if the store cannot be
 	// read.
 	RunWaiting RunState = "waiting"

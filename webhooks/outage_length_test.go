@@ -105,8 +105,8 @@ func testOutage(t *testing.T, length time.Duration, breaker func(*bubble) func(o
 	})
 }
 
-// If the store refuses one settlement for long, its event is not sent again, and all other
-// deliveries continue.
+// If the store keeps refusing one settlement, its event is not sent again, and all other deliveries
+// continue.
 func TestSettle_RefusedForLong_SendsNothingAgain(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		poison := b.subscribe("a").ID

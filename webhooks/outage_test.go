@@ -225,7 +225,7 @@ func TestSettle_OneOfManyRefused_DoesNotDelayOthers(t *testing.T) {
 		if n := b.store.refusals(); n > 60 {
 			t.Errorf("%d calls were refused", n)
 		}
-		// Later events are as fast as before, unless they share a batch with another try of the refused
+		// Later events are as fast as before, unless they share a batch with a retry of the refused
 		// settlement.
 		late := 0
 		for range 80 {

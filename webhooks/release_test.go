@@ -136,7 +136,7 @@ func TestReleaseAll_Interrupted_CanBeContinued(t *testing.T) {
 	}
 }
 
-// cutting is a store that reports calls of HeldWebhooks to the test.
+// cutting is a store that reports calls to HeldWebhooks to the test.
 type cutting struct {
 	driver.WebhookStore
 	calls int

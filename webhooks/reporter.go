@@ -96,7 +96,7 @@ func began(observed bool) time.Time {
 	return time.Now()
 }
 
-// claimed reports to the Observer a call of the store's Load that began at begun.
+// claimed reports to the Observer a call to the store's Load that began at begun.
 func (r *reporter) claimed(begun time.Time, limit, claimed int, err error) {
 	if r.observer.Claimed != nil {
 		r.tellClaimed(begun, limit, claimed, err)
@@ -108,7 +108,7 @@ func (r *reporter) tellClaimed(begun time.Time, limit, claimed int, err error) {
 	r.Add(func() { r.observer.Claimed(c) })
 }
 
-// called reports to the Observer a call of the store's Settle that began at begun.
+// called reports to the Observer a call to the store's Settle that began at begun.
 func (r *reporter) called(begun time.Time, size, stale int, err error) {
 	if r.observer.Settled != nil {
 		r.tellSettled(begun, size, stale, err)

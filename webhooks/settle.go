@@ -14,7 +14,7 @@ import (
 // the webhook meanwhile.
 const maxConflicts = 32
 
-// A settling is one call of the store's Settle. It holds the results of a batch and the changes to
+// A settling is one call to the store's Settle. It holds the results of a batch and the changes to
 // webhooks' health that follow from them.
 type settling struct {
 	store     driver.WebhookStore
@@ -25,7 +25,7 @@ type settling struct {
 	decisions []*decision
 }
 
-// A decision is a change of a webhook's health that follows from results.
+// A decision is a change to a webhook's health that follows from results.
 type decision struct {
 	base    *Webhook // the state that the decision is based on
 	paused  bool     // base is paused
@@ -151,7 +151,7 @@ func (s *settling) stored(decisions []*decision, conflicts []int) (again []*deci
 }
 
 // decideAgain repeats decisions that had conflicts, on the current webhooks. Each round is one
-// call of Settle. A tenant that changes webhooks in a loop cannot delay the results of others,
+// call to Settle. A tenant that changes webhooks in a loop cannot delay the results of others,
 // which are already stored. After an error decideAgain gives up, because the next result leads to
 // a new decision.
 func (s *settling) decideAgain(ctx context.Context, again []*decision) {

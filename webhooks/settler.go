@@ -103,7 +103,7 @@ func (s *settler) await(attempts context.Context) {
 	}
 }
 
-// next returns a timer for the next retry of a refusal.
+// next returns a timer for the next retry of a refused batch, or nil if none was refused.
 func (s *settler) next() <-chan time.Time {
 	switch {
 	case len(s.refused) == 0:
@@ -114,7 +114,7 @@ func (s *settler) next() <-chan time.Time {
 	return time.After(time.Until(s.refused[s.first()].at))
 }
 
-// first returns the index of the refusal to retry first.
+// first returns the index in refused of the batch to retry first.
 func (s *settler) first() (first int) {
 	for i := range s.refused {
 		if s.refused[i].at.Before(s.refused[first].at) {
@@ -206,7 +206,7 @@ func (s *settler) try(batch []*inflight) bool {
 	return true
 }
 
-// putOff keeps a batch for another try. If it has several results, putOff splits it in half.
+// putOff keeps a refused batch for a retry. If it has several results, putOff splits it in half.
 func (s *settler) putOff(r refusal) {
 	if half := len(r.batch) / 2; half > 0 {
 		at := time.Now().Add(minBackoff)

@@ -249,7 +249,7 @@ func (l *ledger) missedBy(h *hook) int {
 	return len(h.skipped)
 }
 
-// recovering records a request to recover the skipped events of the webhook.
+// recovering notes that a request to recover the webhook's skipped events was sent.
 func (l *ledger) recovering(h *hook) {
 	defer l.lock()()
 	h.recovering = true

@@ -272,7 +272,7 @@ func (s *session) create(account string, types ...webhooks.EventType) (*hook, bo
 // delete deletes an existing webhook.
 func (s *session) delete(h *hook) bool { return s.remove(h, h.id, http.StatusNoContent) }
 
-// remove requests the deletion of the webhook with the ID.
+// remove asks the API to delete the webhook with the given ID.
 func (s *session) remove(h *hook, id string, statuses ...int) bool {
 	s.ledger.deleting(h)
 	_, ok := s.want("DELETE", webhooksPath+"/"+id, s.tokens[h.account], "", statuses...)

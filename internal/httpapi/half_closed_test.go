@@ -20,7 +20,7 @@ import (
 // TestHalfClosedConnections sends requests from clients that close their half of the connection
 // after the request. net/http then ends the request's context, but the clients must still get a
 // response. The test covers the API, routes behind Require, and the dashboard. The context ends
-// before any call of the store.
+// before any call to the store.
 func TestHalfClosedConnections(t *testing.T) {
 	faults, log := newFaulty(), new(testlog.Book)
 	api := newAPI(t, storageapi.Config{Store: faults, Logger: log.Logger()})
@@ -34,7 +34,7 @@ func TestHalfClosedConnections(t *testing.T) {
 	mux.Handle("GET /v2/environments", api.Auth.Require(scopes.EnvironmentsRead, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "[]")
 	})))
-	// Each call of the store waits until the request's own context has ended.
+	// Each call to the store waits until the request's own context has ended.
 	var ended atomic.Pointer[<-chan struct{}]
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		done := r.Context().Done()

@@ -87,7 +87,7 @@ func (h *host) expiringKey(account string, expiresAt time.Time, members ...scope
 	return key.ID, secret.Reveal()
 }
 
-// admin creates a key with all scopes that never expires, and returns its token.
+// admin creates a key that has all scopes and never expires, and returns its token.
 func (h *host) admin(account string) string {
 	h.Helper()
 	_, token := h.key(account, allScopes()...)

@@ -28,8 +28,8 @@ func parseHeaders(texts []string) (list []driver.Header, err error) {
 	return list, nil
 }
 
-// HeaderSecrets returns the values of a webhook's secret headers as one text. Stores keep it apart
-// from the other fields, to seal it.
+// HeaderSecrets returns the values of a webhook's secret headers as a single string. Stores keep
+// this string separate from the other fields, so that they can seal it.
 func (w *Webhook) HeaderSecrets() string { return headerSecrets(w.Headers) }
 
 func headerSecrets(list []driver.Header) string {

@@ -13,7 +13,7 @@
 // omission). An interrupt ends the program early, and it prints the figures so far. It exits with 1
 // if an acknowledged event did not arrive or Publish failed, and with 2 for invalid flags.
 //
-// The rows: "begun" is the call of Publish, delayed only by the program itself, whose timers have a
+// The rows: "begun" is the call to Publish, delayed only by the program itself, whose timers have a
 // resolution of a millisecond; "publish" is its return; "arrival" is when the receiver had first
 // read the request's head. Bytes and processor time include all concurrent work.
 package main

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// maxUnanswered is the maximum number of concurrent calls of Publish. It limits the memory used during
+// maxUnanswered is the maximum number of concurrent calls to Publish. It limits the memory used during
 // a long stall. Waiting for a call to return counts as delay of the event.
 const maxUnanswered = 50_000
 

@@ -14,7 +14,7 @@
 // files, send test events and resend deliveries. A third customer joins, gets some events, is erased,
 // and joins again. Meanwhile
 //
-//   - calls of the store fail or hang, before or after they take effect: single calls of an
+//   - calls to the store fail or hang, before or after they take effect: single calls of an
 //     operation, or all calls of some methods for up to an hour;
 //   - the store's reports of deliveries are duplicated, delayed and reordered (storetest.Noisy);
 //   - contexts end, at a check or at a time; clients disconnect;

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A fault is the way in which a call of the store fails.
+// A fault is the way in which a call to the store fails.
 type fault string
 
 const (

@@ -162,7 +162,8 @@ func move(t *testing.T, dst, src store.Store) {
 	}
 }
 
-// alike defines equality of results: errors are compared by kind, times and secrets by value.
+// alike defines when results are equal. Times and secrets are compared by value. Any two errors are
+// equal, because results contain the kinds of errors (see is).
 var alike = cmp.Options{
 	cmpopts.EquateEmpty(), cmpopts.EquateComparable(scopes.Set{}),
 	cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) }),

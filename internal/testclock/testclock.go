@@ -11,7 +11,7 @@ import (
 )
 
 // A Clock stands still until a test sets it. The zero Clock instead runs ahead of time.Now, by the
-// sum of all calls of Add. A Clock is safe for concurrent use.
+// sum of all calls to Add. A Clock is safe for concurrent use.
 type Clock struct {
 	mu    sync.Mutex
 	at    time.Time     // if zero, the clock runs

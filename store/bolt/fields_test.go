@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A change of a key or a webhook keeps record fields that a later version has added and that this
+// A change to a key or a webhook keeps record fields that a later version has added and that this
 // version does not know.
 func TestUnknownFields_SurviveChanges(t *testing.T) {
 	const field = "\x64\x01x"

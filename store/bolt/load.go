@@ -33,7 +33,7 @@ func (s *engine) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.
 	return list, nil
 }
 
-// A loader loads deliveries for one call of Load. It opens a transaction only if it needs the
+// A loader loads deliveries for one call to Load. It opens a transaction only if it needs the
 // file.
 type loader struct {
 	store *engine

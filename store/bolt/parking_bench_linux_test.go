@@ -19,7 +19,7 @@ import (
 
 var purgedEvents = flag.Int("purged", 1_000_000, "how many events BenchmarkAfterPurge purges")
 
-// BenchmarkAfterPurge measures single calls of Enqueue: in a new file, in the half full and the
+// BenchmarkAfterPurge measures single calls to Enqueue: in a new file, in the half full and the
 // full file, after a purge of all deliveries, and after the file is half and completely refilled.
 // It reports the median time, and the bytes written per commit. The deliveries are pending, so the
 // purge first records that each has expired, which makes the file grow before any page is free. The

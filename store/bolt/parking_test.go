@@ -121,8 +121,8 @@ func newPurged(t *testing.T, options ...Option) (*engine, string) {
 	return s, path
 }
 
-// The test checks that the free list is short after a purge and while single events are published,
-// and that the file hardly grows while the events fit into free pages.
+// The free list must be short after a purge, and must stay short while events are published one at
+// a time. The file must hardly grow as long as the events fit into free pages.
 func TestParking_AfterPurge_KeepsListShort(t *testing.T) {
 	s, _ := newPurged(t)
 	purged := spareOf(t, s)

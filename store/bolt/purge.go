@@ -33,7 +33,7 @@ func (s *engine) Purge(ctx context.Context, purge driver.Purge) (more bool, err 
 }
 
 // park parks free pages, and reports whether there may be more pages to park. It ignores errors,
-// because commits also work with a longer free list.
+// because commits still work with a longer free list.
 func (s *engine) park(ctx context.Context, purging bool) (more bool) {
 	if !s.parking.IsLong(purging) {
 		return false
@@ -46,8 +46,8 @@ func (s *engine) park(ctx context.Context, purging bool) (more bool) {
 }
 
 // mergeRoot merges the pages of the root bucket. It uses a separate transaction, because other
-// steps use cursors in small buckets. It ignores errors: a later call tries again, and commits also
-// work with a split root.
+// steps use cursors in small buckets. It ignores errors: a later call tries again, and commits
+// still work with a split root.
 func (s *engine) mergeRoot(ctx context.Context) {
 	_ = s.writer.RunAlone(ctx, func(b *batch) error { return pagefile.MergeRoot(b.tx, b.MarkWritten) })
 }

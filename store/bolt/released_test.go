@@ -150,7 +150,8 @@ func (o *owner) fill() {
 	o.Revoke(deleted)
 	o.holding.Tokens[deleted.Value] = ""
 
-	// Create webhooks that are working, dead and turned off, failing, off and changed, and rotated.
+	// Create five webhooks: one works, one is turned off by a 410, one fails, one is changed and
+	// turned off, and one gets a new secret.
 	well, gone, fails := o.Subscribe(), o.Subscribe(alerts.TypeBalanceLow), o.Subscribe(alerts.TypeBandwidthLimitReached)
 	off, two := o.Subscribe(alerts.TypeBalanceLow, alerts.TypeFilesExpiring), o.Subscribe(alerts.TypeTransactionsLimitReached)
 	gone.Script(storageapitest.Status(410))

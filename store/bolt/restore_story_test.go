@@ -337,7 +337,7 @@ func earliest(a, b time.Time) time.Time {
 	return b
 }
 
-// erase performs a step of an erasure, and begins an erasure if none is in progress.
+// erase performs the next step of an erasure. If none is in progress, it begins one at random.
 func (s *story) erase() {
 	var begun []string
 	for account := range s.erasing {

@@ -40,8 +40,8 @@ var ErrLocked = pagefile.ErrLocked
 // cannot use, because it belongs to another program, has another schema, or is damaged.
 var ErrSchema = pagefile.ErrSchema
 
-// A Store is an open file. It implements [store.Store]; set it in storageapi.Config, so that the
-// services call its methods.
+// A Store is an open file. It implements [store.Store], whose methods only the services call: set
+// the Store in storageapi.Config.
 type Store struct {
 	contract
 	engine *engine

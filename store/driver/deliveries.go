@@ -43,7 +43,7 @@ type Deliveries interface {
 	//  5. The methods of s return at once and never call the store, so a step may call them while
 	//     it holds locks. No method of s is called after Deliver has returned.
 	//
-	// A store delivers to one scheduler at a time: a second call of Deliver waits until the first
+	// A store delivers to one scheduler at a time: a second call to Deliver waits until the first
 	// returns. A store shared by several processes claims a share of the accounts and releases it
 	// before Deliver returns, so the caller must let running attempts finish, and settle them,
 	// before it cancels ctx. After any other error the caller calls Deliver again, with an empty
@@ -67,7 +67,7 @@ type Deliveries interface {
 	// scheduler, because the caller already knows the results.
 	Settle(ctx context.Context, results []AttemptResult, health []HealthChange) (Settled, error)
 
-	// Probe requests a call of Scheduler.Probe in the process that delivers for the webhook. The
+	// Probe requests a call to Scheduler.Probe in the process that delivers for the webhook. The
 	// request reaches that process like a reported step, but need not survive a crash. Probe
 	// returns ErrNotFound if the account has no such webhook.
 	Probe(ctx context.Context, account, webhookID string) error

@@ -28,9 +28,10 @@ type KeyStore interface {
 	//     options.MaxIdempotencyKeys idempotency keys in use.
 	CreateKey(ctx context.Context, key Key, options CreateOptions) error
 
-	// KeyByHash returns the key whose Hash or Previous is hash, even if the key has expired, or
-	// ErrNotFound. It leaves LastUsedAt, PreviousUsedAt and Activity zero. The service calls it on every
-	// request. It must see every change whose call returned before KeyByHash was called.
+	// KeyByHash returns the key whose Hash or Previous equals hash, even if the key has expired. If
+	// there is none, it returns ErrNotFound. It leaves LastUsedAt, PreviousUsedAt and Activity
+	// zero. The service calls it on every request. It must see each change made by a call that
+	// returned before KeyByHash was called.
 	KeyByHash(ctx context.Context, hash Hash) (Key, error)
 
 	// KeyByID returns a key, or ErrNotFound. It must not use a cache that

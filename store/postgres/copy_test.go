@@ -152,8 +152,8 @@ func (c *copiers) kill(after string, pages int) (step, position string) {
 }
 
 // checkLoad checks that a store has exactly one copy of the records that fillStore added to another
-// store. It must find each key by its current hash and by its previous hash, and be able to claim
-// the pending deliveries and no others.
+// store. The store must find each key by its current and its previous hash, and a claim must return
+// exactly the pending deliveries.
 func checkLoad(t *testing.T, s *postgres.Store, l load) {
 	t.Helper()
 	for i := range l.keys {

@@ -83,8 +83,8 @@ var matchedOf = `
 	cross join lateral (` + strings.ReplaceAll(strings.ReplaceAll(eventOf, "$1", "r.account"), "$2", "r.id") + `) i
 	cross join lateral (select matched from storageapi.event_log where event between i.event and i.event order by event limit 1) e`
 
-// enqueue stores an event for the webhook only, or for all subscribed webhooks if only is empty. It
-// returns the event's initial number of deliveries, and whether the event is new.
+// enqueue stores an event for all subscribed webhooks or, if only is not empty, for the webhook
+// with that ID. It returns the event's initial number of deliveries, and whether the event is new.
 func (s *Store) enqueue(ctx context.Context, db rowQuerier, encoded *driver.EncodedEvent, only string) (deliveries int, isNew bool, err error) {
 	for try := 1; ; try++ {
 		var place int

@@ -19,7 +19,7 @@ var (
 	errNewer     = fmt.Errorf("event payload not found; the schema is newer than this version of the library: %w", errors.ErrUnsupported)
 )
 
-// maxBytes is the maximum total size of the bodies that one call of Load returns; a single larger
+// maxBytes is the maximum total size of the bodies that one call to Load returns; a single larger
 // body is allowed.
 const maxBytes = 4 << 20
 

@@ -22,7 +22,7 @@ const (
 	keysByHashes = `select ` + keyColumns + `, k.hash from storageapi.keys k where k.hash = any((select $1::bytea[])::bytea[])`
 )
 
-// A lookup is a call of KeyByHash that shares a statement with others.
+// A lookup is a call to KeyByHash that shares a statement with others.
 type lookup struct {
 	hash driver.Hash
 	done chan struct{}

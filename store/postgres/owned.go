@@ -18,7 +18,7 @@ import (
 // ownedShards is a node's in-memory state of the shards it owns. It reports their pending
 // deliveries to a scheduler. A shard is served from the start of its loading until it is paused.
 type ownedShards struct {
-	turn chan struct{} // held by the call of Deliver that reports
+	turn chan struct{} // held by the call to Deliver that reports
 
 	reading chan struct{} // held by the call that reads the change feed or begins loading
 	reader  feedReader    // guarded by reading
@@ -65,8 +65,8 @@ func (w *ownedWebhook) brief() *driver.Webhook {
 	return &driver.Webhook{ID: w.id, Account: w.account, WebhookHealth: w.health, Version: w.version, Held: w.held, PausedUntil: w.pausedUntil}
 }
 
-// maxKept is the maximum number of webhooks kept for attempts, about 1 KiB each. Load reads all
-// other webhooks.
+// maxKept is the maximum number of decoded webhooks cached for attempts, at about 1 KiB each. Load
+// reads a webhook that is not cached.
 const maxKept = 16_384
 
 // A decodedWebhook is a webhook decoded from its row. Attempts share it.
@@ -76,8 +76,8 @@ type decodedWebhook struct {
 	err     error           // a secret cannot be read
 }
 
-// keep keeps a decoded webhook for attempts. It evicts other webhooks if more than maxKept are
-// kept.
+// keep caches a decoded webhook for attempts. It evicts other webhooks if more than maxKept are
+// cached.
 func (o *ownedShards) keep(w *ownedWebhook, decoded decodedWebhook) {
 	if w.kept.webhook == nil {
 		o.kept++

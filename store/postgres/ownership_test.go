@@ -546,7 +546,7 @@ func TestRebalance_AttemptsInFlight_ReleasesIdleShardsFirst(t *testing.T) {
 	}
 }
 
-// Soon after the first call of OwnerOf, a node that does not deliver knows the owners.
+// Soon after the first call to OwnerOf, a node that does not deliver knows the owners.
 func TestOwnerOf_NodeDoesNotDeliver_KnowsOwners(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)

@@ -163,9 +163,9 @@ func refused(err error) bool {
 	}
 }
 
-// again reports whether to repeat a step that has failed tries times. A step must be repeated if it
-// conflicted with others, or if it inserted into a new partition a moment before its server process
-// knew the partition.
+// again reports whether to repeat a step that failed with err. tries is the number of failed
+// attempts. A step must be repeated if it conflicted with other transactions, or if it inserted
+// into a partition so new that its server process did not know about it yet.
 func again(err error, tries int) bool {
 	var answer *pgconn.PgError
 	if tries >= maxTries || !errors.As(err, &answer) {

@@ -76,8 +76,9 @@ func (s *Store) webhook(r *webhookRow) (w driver.Webhook, err error) {
 	return w, nil
 }
 
-// values returns the values of webhookColumns from url on, except created_at and version, and then
-// the resources. unknown has the packed fields that this version does not know.
+// values returns the values of webhookColumns from url on, without created_at and version, and with
+// the resources after the fields. unknown holds the packed fields that this version does not
+// recognize.
 func (s *Store) values(w *driver.Webhook, unknown []byte) []any {
 	return []any{
 		w.URL, texts(w.Events), w.Active, string(w.OffReason), stored(w.ProvenAt), stored(w.FailingSince), stored(w.WarnedAt),

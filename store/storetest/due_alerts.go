@@ -119,7 +119,7 @@ func dueAlerts(run runner) {
 	})
 }
 
-// alertRaces tests concurrent calls of UpdateAlert.
+// alertRaces tests concurrent calls to UpdateAlert.
 func alertRaces(run runner) {
 	count := func(step *driver.AlertStep) (n int) {
 		n, _ = strconv.Atoi(string(step.State))

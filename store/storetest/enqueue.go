@@ -173,7 +173,7 @@ func enqueue(run runner) {
 	})
 }
 
-// enqueueRaces tests concurrent calls of Enqueue.
+// enqueueRaces tests concurrent calls to Enqueue.
 func enqueueRaces(run runner) {
 	run("concurrent calls with the same ID store one event", func(t *tester) {
 		const rounds = 10

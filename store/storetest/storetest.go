@@ -1,4 +1,4 @@
-// Package storetest tests a [store.Store] against its contract, see package store:
+// Package storetest tests a [store.Store] against the contract in package store:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) store.Store { return open(t, t.TempDir()) })
@@ -6,9 +6,8 @@
 //
 // # All stores
 //
-// [Run] tests the contract sentence by sentence. It tests sentences about concurrency with
-// concurrent goroutines. Call it from the backend's own tests, and run these tests with the race
-// detector.
+// [Run] tests each sentence of the contract, with concurrent goroutines if the sentence is about
+// concurrency. Call it from the backend's own tests, and run these tests with the race detector.
 //
 // # Stores that survive a restart
 //

@@ -59,7 +59,7 @@ type underWay struct {
 	again   bool                   // reported again since the claim, so still pending after its result
 }
 
-// A workerRun is one call of Deliver, and the scheduler passed to it.
+// A workerRun is one call to Deliver, and the scheduler passed to it.
 type workerRun struct {
 	worker   *Worker
 	cancel   context.CancelFunc

@@ -175,8 +175,8 @@ func compare(ctx context.Context, target, source Store, options *CopyOptions, si
 	return sums, sums.Compare(copied)
 }
 
-// summarize works like Summarize. It reads pages of size records, and calls each with every page.
-// It ignores publication and request times at or after since; if since is zero, it ignores none.
+// summarize implements Summarize. It reads pages of the given size, and passes every page to the
+// function each. Publication and request times after since count as since, unless since is zero.
 func summarize(ctx context.Context, s Store, account string, size int, since time.Time, each func(Page)) (Summary, error) {
 	sums := make(Summary)
 	for page, err := range Pages(ctx, s, account, size) {

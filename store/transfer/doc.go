@@ -12,7 +12,7 @@
 // delivery has a remaining wait instead of a due time, because clocks differ.
 //
 // Within a process, records move between stores as Go values. [AppendRecord] and [ParseRecord]
-// convert them to and from lines of text in a stable format, see docs/format.md.
+// convert them to and from lines of text in a stable format, described in docs/format.md.
 //
 // # Moving
 //

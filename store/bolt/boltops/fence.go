@@ -81,20 +81,20 @@ type FindingKind string
 
 // The kinds of findings.
 const (
-	// KeyDeleted: the key was deleted since the backup, or it could not be revoked.
+	// KeyDeleted: the key has been deleted since the backup, or it could not be revoked.
 	KeyDeleted FindingKind = "key deleted"
-	// KeyDead: the key's value was replaced since the backup, and the new value is unknown.
+	// KeyDead: the key's value has been replaced since the backup, and the new value is unknown.
 	KeyDead FindingKind = "key without a value"
-	// KeyDisabled: the key was disabled or given an earlier expiry since the backup.
+	// KeyDisabled: the key has been disabled or given an earlier expiry since the backup.
 	KeyDisabled FindingKind = "key disabled"
-	// WebhookDeleted: the webhook was deleted since the backup.
+	// WebhookDeleted: the webhook has been deleted since the backup.
 	WebhookDeleted FindingKind = "webhook deleted"
 	// MayBeSentTwice: the delivery was pending at the time of the backup, and may have been sent
 	// since.
 	MayBeSentTwice FindingKind = "may be sent twice"
 	// EventAdded: the backup has the event, and the abandoned file never had it.
 	EventAdded FindingKind = "event added"
-	// AccountErased: the account was erased since the backup.
+	// AccountErased: the account has been erased since the backup.
 	AccountErased FindingKind = "account erased"
 )
 

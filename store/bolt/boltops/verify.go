@@ -77,7 +77,7 @@ func (r *Report) add(p Problem) {
 // that cannot be decoded, and missing or superfluous rows. It never writes. sealer is the sealer
 // given to [bolt.Sealed]; if it is nil, Verify checks only the form of sealed secrets.
 //
-// While Verify runs, the file is locked against [bolt.Open], but not against other calls of Verify
+// While Verify runs, the file is locked against [bolt.Open], but not against other calls to Verify
 // or [Compact]. The error is an error of the system, or it wraps
 //
 //   - [bolt.ErrLocked] if the file is open: verify a copy made by [bolt.Store.Backup] instead,

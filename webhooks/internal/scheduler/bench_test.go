@@ -26,7 +26,7 @@ type bench struct {
 	during func() // called between a load and its answer
 
 	running map[delivery]*attempt // loaded attempts, except forgotten ones
-	wakes   int                   // calls of Config.Wake
+	wakes   int                   // calls to Config.Wake
 }
 
 type delivery struct {
@@ -172,7 +172,7 @@ func (b *bench) addRecovered(id string, numbers ...uint64) {
 	}
 }
 
-// nudge makes a pending delivery due now and reports that.
+// nudge makes a pending delivery due now, and reports this to the scheduler.
 func (b *bench) nudge(id string, number uint64) {
 	b.rows[delivery{id, number}].due = time.Now()
 	b.s.Nudge(id, number)

@@ -24,7 +24,7 @@ type requests struct {
 
 type request struct {
 	webhook string
-	at      time.Time // last call of Probe; zero if an attempt has begun for it
+	at      time.Time // last call to Probe; zero if an attempt has begun for it
 	from    time.Time // earliest time of the next attempt
 }
 

@@ -93,7 +93,7 @@ type Scheduler struct {
 	served    uint64                     // number of attempts begun
 	requests  requests
 	paused    map[int32]bool // paused groups
-	loads     uint64         // number of calls of Next
+	loads     uint64         // number of calls to Next
 	trouble   error          // reported by the store
 
 	failing int // slots of slowFailing and open webhooks, except canceled attempts

@@ -48,7 +48,7 @@ func (s *Slot) Webhook() string { return s.webhook.id }
 // Number returns the store's number of the delivery.
 func (s *Slot) Number() uint64 { return s.item.number }
 
-// A round holds the state of one call of Next.
+// A round holds the state of one call to Next.
 type round struct {
 	limit int
 	slot  func() (*Slot, Attempt)

@@ -17,7 +17,7 @@ const (
 	Attempted          // schema.Pending
 )
 
-// A Range is the range of numbers from Next to Last, both included.
+// A Range is the numbers from Next to Last, inclusive.
 type Range struct{ Next, Last uint64 }
 
 // IsEmpty reports whether the range has no numbers.

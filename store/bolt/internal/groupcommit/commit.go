@@ -57,9 +57,9 @@ func (w *Writer[B]) commit(tx *Tx, batch B, steps int) error {
 // Writer halts.
 const maxInterrupted = 100
 
-// errInterrupted is the error of a commit whose sync was interrupted by a signal and then
-// succeeded on a retry. fdatasync may be interrupted on a network file system. Nothing is lost and
-// readers do not see the commit, so its steps run again.
+// errInterrupted is returned for a commit whose sync was interrupted by a signal and succeeded when
+// retried. fdatasync may be interrupted on a network file system. Nothing is lost, and readers have
+// not seen the commit, so its steps can run again.
 var errInterrupted = errors.New("a signal interrupted the sync; retrying the steps")
 
 // sync syncs the file. If a signal interrupts the sync, it tries again.

@@ -21,9 +21,9 @@ type Batch interface {
 }
 
 // A Writer commits steps. Steps that wait at the same time are committed together (group commit).
-// Each transaction runs in its own goroutine, which starts the next one; an idle Writer has no
-// goroutine. No step runs in its caller's goroutine, so a step that ends its goroutine ends
-// neither its caller nor the Writer.
+// Each transaction runs in its own goroutine, which then starts the goroutine of the next
+// transaction; an idle Writer has none. No step runs in its caller's goroutine, so a step that
+// exits its goroutine stops neither the caller nor the Writer.
 type Writer[B Batch] struct {
 	db     *bbolt.DB
 	config Config[B]

@@ -7,7 +7,7 @@
 //   - When the transaction ends, its values are applied or, if it was undone, discarded, and the
 //     marks are removed. If its ending is unknown, the values are discarded and the marks stay, so
 //     that readers continue to read the marked keys from the file.
-//   - A reader may offer a row that it has read, with the result of a call of [Mirror.Version] made
+//   - A reader may offer a row that it has read, with the result of a call to [Mirror.Version] made
 //     before its transaction began. The offer is ignored if a transaction that marked keys has
 //     ended since that call, or if the key is marked.
 //
@@ -123,7 +123,7 @@ func (m *Mirror[K, V]) Get(key K) (value V, ok bool) {
 func (m *Mirror[K, V]) Version() uint64 { return m.version.Load() }
 
 // Fill offers a value that a reader has read. Fill ignores it if the value may have changed since
-// the call of Version.
+// the call to Version.
 func (m *Mirror[K, V]) Fill(key K, value V, version uint64) {
 	s, hash := m.shard(key)
 	s.mu.Lock()
@@ -158,8 +158,8 @@ func (m *Mirror[K, V]) InStep(key K) (value V, ok bool) {
 	}
 }
 
-// Keep caches a value that a step has read in its transaction. If a step has written the value, it
-// must have marked the key.
+// Keep caches a value that a step has read in its transaction. If the step has written the value,
+// it must mark the key before it calls Keep.
 func (m *Mirror[K, V]) Keep(key K, value V) {
 	s, _ := m.shard(key)
 	s.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/mirror"
 )
 
-// A step counts calls of MarkWritten.
+// A step counts calls to MarkWritten.
 type step struct{ written int }
 
 func (s *step) MarkWritten() { s.written++ }

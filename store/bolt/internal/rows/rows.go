@@ -42,8 +42,8 @@ func Keys(bucket *bbolt.Bucket, prefix []byte, limit int) (keys [][]byte) {
 // AllKeys returns copies of all keys that begin with prefix.
 func AllKeys(bucket *bbolt.Bucket, prefix []byte) [][]byte { return Keys(bucket, prefix, math.MaxInt) }
 
-// Descend returns the rows whose keys begin with prefix, in descending order: the rest of each key,
-// and the value. Unless after is empty, it begins below the key of prefix and after.
+// Descend yields the rows whose keys begin with prefix, in descending order: each key without the
+// prefix, and its value. If after is not empty, Descend yields only keys below prefix+after.
 func Descend(bucket *bbolt.Bucket, prefix []byte, after string) iter.Seq2[[]byte, []byte] {
 	return func(yield func(tail, value []byte) bool) {
 		c := bucket.Cursor()

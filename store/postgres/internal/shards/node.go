@@ -107,7 +107,7 @@ type Host interface {
 
 // A Node owns its share of the shards while it delivers, for one term after another.
 type Node struct {
-	// These must not be changed after the call of Deliver.
+	// These must not be changed after the call to Deliver.
 	Database Database
 	Host     Host
 	Lasts    time.Duration // a node without a heartbeat for this long is dead
