@@ -157,7 +157,7 @@ func (g *guide) change(code string) {
 	for name, path := range map[string]string{
 		"atomic.": "sync/atomic", "auth.": "github.com/storageapi/storageapi/auth", "dashboard.": "github.com/storageapi/storageapi/dashboard", "io.": "io",
 		"prometheus.": "github.com/prometheus/client_golang/prometheus", "promhttp.": "github.com/prometheus/client_golang/prometheus/promhttp",
-		"promstorage.": "github.com/storageapi/storageapi/promstorage", "webhooks.": "github.com/storageapi/storageapi/webhooks",
+		"promstorage.": "github.com/storageapi/storageapi/promstorage", "scopes.": "github.com/storageapi/storageapi/scopes", "webhooks.": "github.com/storageapi/storageapi/webhooks",
 	} {
 		used := slices.Contains(regexp.MustCompile(`\b[a-z]+\.`).FindAllString(code, -1), name)
 		if line := "\t\"" + path + "\"\n"; used && !strings.Contains(g.program, line) {

@@ -25,8 +25,9 @@ func body(code int, text string) http.HandlerFunc {
 
 // failing returns a handler that fails the given number of times and then succeeds.
 func failing(times int) http.HandlerFunc {
+	var requests atomic.Int64
 	return func(w http.ResponseWriter, _ *http.Request) {
-		if times--; times >= 0 {
+		if requests.Add(1) <= int64(times) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}

@@ -239,7 +239,7 @@ func TestKeyboard(t *testing.T) {
 			t.Errorf("the focus on %s is not to be seen", order[len(order)-1])
 		}
 	}
-	if got := strings.Join(order, " "); !strings.HasPrefix(got, "API keys name Select all Read only Clear environments:read environments:write files:read") || !strings.HasSuffix(got, "account:read 90 Create key") {
+	if got := strings.Join(order, " "); !strings.HasPrefix(got, "API keys name Select all Read only Clear environments:read environments:write files:read") || !strings.HasSuffix(got, "account:read resources 90 networks rate Create key") {
 		t.Errorf("the order is %q", order)
 	}
 	w.press(enter)

@@ -95,7 +95,7 @@ func (s keysState) verify(op keyOp) string {
 		case k.exists && k.current == op.token:
 			expires = k.expires
 		case k.exists && k.previous == op.token:
-			expires = k.grace
+			expires = min(k.grace, k.expires)
 		default:
 			continue
 		}

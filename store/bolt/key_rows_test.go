@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
@@ -232,14 +233,16 @@ func TestKeyCache_MatchesFile(t *testing.T) {
 		ID: "key", Account: "acct", Name: "name", Scopes: scopes.Of(scopes.FilesRead, scopes.Scope("own:read")),
 		CreatedAt: hour(1), ExpiresAt: hour(2), CreatedBy: audit.Actor{Kind: audit.ActorPerson, ID: "ann"},
 		Hash: hashNumber(1), Hint: "sak_…k3Qz", Previous: hashNumber(2), PreviousHint: "old_…A1b2", PreviousExpiresAt: hour(3),
-		LastUsedAt: hour(4), PreviousUsedAt: hour(5),
+		LastUsedAt: hour(4), PreviousUsedAt: hour(5), Activity: "activity",
+		AllowedNetworks: "192.0.2.0/24", RateLimit: 60, RotatedAt: hour(1), Disabled: true, Labels: `{"team":"build"}`,
 	}
+	key.Resources, _ = auth.ParseResources([]string{"bucket-1"})
 	for i := range reflect.TypeFor[driver.Key]().NumField() {
 		if reflect.ValueOf(key).Field(i).IsZero() {
 			t.Errorf("%s is not set", reflect.TypeFor[driver.Key]().Field(i).Name)
 		}
 	}
-	key.LastUsedAt, key.PreviousUsedAt = time.Time{}, time.Time{} // the record lacks these fields
+	key.LastUsedAt, key.PreviousUsedAt, key.Activity = time.Time{}, time.Time{}, "" // the record lacks these fields
 	s := openTemp(t)
 	if err := s.CreateKey(t.Context(), key, driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
