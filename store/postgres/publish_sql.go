@@ -35,29 +35,26 @@ func (s *Store) PublishSQLTx(ctx context.Context, tx SQLTx, service *webhooks.We
 // A sqlQuerier makes queries of a SQLTx.
 type sqlQuerier struct{ tx SQLTx }
 
-// QueryRow implements [rowQuerier].
+// QueryRow implements [rowQuerier]. Scan makes the query.
 func (q sqlQuerier) QueryRow(ctx context.Context, query string, args ...any) pgx.Row {
-	rows, err := q.tx.QueryContext(ctx, query, args...)
-	return sqlRow{rows, err}
+	return sqlRow(func() (*sql.Rows, error) { return q.tx.QueryContext(ctx, query, args...) })
 }
 
-// A sqlRow is the first row of a query, or its error.
-type sqlRow struct {
-	rows *sql.Rows
-	err  error
-}
+// A sqlRow makes a query, of which Scan reads the first row.
+type sqlRow func() (*sql.Rows, error)
 
 // Scan implements [pgx.Row].
-func (r sqlRow) Scan(to ...any) error {
-	if r.err != nil {
-		return r.err
-	}
-	defer func() { _ = r.rows.Close() }()
-	if !r.rows.Next() {
-		return cmp.Or(r.rows.Err(), pgx.ErrNoRows)
-	}
-	if err := r.rows.Scan(to...); err != nil {
+func (query sqlRow) Scan(to ...any) error {
+	rows, err := query()
+	if err != nil {
 		return err
 	}
-	return r.rows.Close() // an error of the statement may come after its row
+	defer func() { _ = rows.Close() }()
+	if !rows.Next() {
+		return cmp.Or(rows.Err(), pgx.ErrNoRows)
+	}
+	if err := rows.Scan(to...); err != nil {
+		return err
+	}
+	return rows.Close() // an error of the statement may come after its row
 }
