@@ -400,7 +400,7 @@ func (s *subscriber) prompts(k *hook, event string) {
 	mood, since := s.world.receivers.moodOf(k.host())
 	now := s.is(k)
 	waits := s.world.ledger.waits(k.name, event, began)
-	if mood != well || began-since < time.Minute || now == nil || !now.Active || !waits {
+	if mood != well || began-since < time.Minute || now == nil || !now.Active || now.Paused(s.world.wallNow()) || !waits {
 		return
 	}
 	calm, _ := s.world.calmSince()
