@@ -65,7 +65,7 @@ func TestOperations_Account_ServesTheAPI(t *testing.T) {
 			t.Errorf("%s of the caller's own key, who has none: got %d", self, got.Code)
 		}
 	}
-	// Nothing limits the caller, and nothing records that the key of nobody was used or refused.
+	// Nothing limits the caller, and no use and no refusal is recorded, because there is no key.
 	if made := operate(t, operations, "POST", base+"/api-keys", `{"name":"env","scopes":["files:read"],"resources":["env-1"]}`, "Content-Type", "application/json"); made.Code != 201 {
 		t.Errorf("a key that is limited to a resource: got %d %s", made.Code, made.Body)
 	}

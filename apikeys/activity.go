@@ -35,8 +35,8 @@ func (s *KeyService) RecordRefusal(account, keyID, address string, refusal auth.
 }
 
 // Refusals returns the last refused requests with the account's key, at most 100, the latest first,
-// or [apierr.ErrNotFound]. Those of other processes appear within about a minute. It is the answer
-// to "why was I refused?". While very many requests are refused, some may be missing.
+// or [apierr.ErrNotFound]. Use it to answer "why was I refused?". Refusals by other processes appear
+// within about a minute. While very many requests are refused, some may be missing.
 func (s *KeyService) Refusals(ctx context.Context, account, keyID string) ([]auth.RefusedRequest, error) {
 	key, err := s.Get(ctx, account, keyID)
 	return key.Refusals(), err

@@ -19,8 +19,7 @@ type UpdateParams struct {
 	Enabled *bool
 
 	// ExpiresAt is as in CreateParams; the zero time means never, or as late as [Config.MaxLifetime]
-	// allows. If it is before the end of a
-	// rotation's grace period, it also ends that.
+	// allows. If it is before the end of a rotation's grace period, it also ends the grace period.
 	ExpiresAt *time.Time
 
 	// Labels are merged into the key's labels by name; nil removes a label. Limits are as in

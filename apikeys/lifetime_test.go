@@ -79,7 +79,7 @@ func TestNew_InvalidMaxLifetime_IsRefused(t *testing.T) {
 	}
 }
 
-// Keys that existed when the limit was introduced end with it, whatever their stored expiry.
+// Keys that existed when the limit was introduced end with it, even if their stored expiry is later.
 func TestMaxLifetime_OlderKeys_EndWithIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		from time.Time

@@ -159,7 +159,7 @@ func (u *uses) add(use *driver.KeyUse, refused ...auth.RefusedRequest) {
 	}
 }
 
-// unwritten holds the uses in the latest write, and those that were pending at some time. Both maps
+// unwritten holds the uses in the latest write, and the uses that were pending at one time. Both maps
 // are by key ID.
 type unwritten [2]map[string]*pendingUse
 

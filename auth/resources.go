@@ -19,8 +19,8 @@ type Resources struct{ names string } // sorted, without duplicates, separated b
 
 var errResources = errors.New("must be 1 to 64 names of 1 to 128 visible ASCII characters each; omit it for no limit")
 
-// ParseResources returns the Resources with these names; duplicates count once. For nil it returns the zero Resources. The
-// error states the rule for names.
+// ParseResources returns the Resources with these names; duplicates count once. For nil it returns
+// the zero Resources. The error states the rule for names.
 func ParseResources(names []string) (Resources, error) {
 	if names == nil {
 		return Resources{}, nil

@@ -31,10 +31,7 @@ func lines[T any](r *run, c *client.Client, path string) iter.Seq2[T, error] {
 
 func listAccounts(r *run) error {
 	r.online()
-	if _, err := r.parse(0, 0); err != nil {
-		return err
-	}
-	c, err := r.service("", "")
+	_, c, err := r.parseService(0, 0)
 	if err != nil {
 		return err
 	}
@@ -48,11 +45,7 @@ func accountPath(name string) string { return "/accounts/" + url.PathEscape(name
 func exportAccount(r *run) error {
 	r.online()
 	file := r.flags.String("o", "", "the `file` to create; default: the standard output")
-	args, err := r.parse(1, 1)
-	if err != nil {
-		return err
-	}
-	c, err := r.service("", "")
+	args, c, err := r.parseService(1, 1)
 	if err != nil {
 		return err
 	}
@@ -86,10 +79,7 @@ func eraseAccount(r *run) error {
 
 func stats(r *run) error {
 	r.online()
-	if _, err := r.parse(0, 0); err != nil {
-		return err
-	}
-	c, err := r.service("", "")
+	_, c, err := r.parseService(0, 0)
 	if err != nil {
 		return err
 	}
@@ -102,11 +92,7 @@ func stats(r *run) error {
 
 func backup(r *run) error {
 	r.online()
-	args, err := r.parse(1, 1)
-	if err != nil {
-		return err
-	}
-	c, err := r.service("", "")
+	args, c, err := r.parseService(1, 1)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ type Config struct {
 	// Sealer is what the host passes to [bolt.Sealed]. Default: none.
 	Sealer signing.Sealer
 
-	// Stdin, Stdout and Stderr default to those of the process.
+	// Stdin, Stdout and Stderr are the standard streams. Default: [os.Stdin] and so on.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 }

@@ -19,11 +19,7 @@ func createKey(r *run) error {
 	r.listFlag(&p.Resources, "resources", "the only resources for the key")
 	r.listFlag(&p.AllowedNetworks, "networks", "the only networks from which the key can be used")
 	r.flags.IntVar(&p.RateLimit, "rate", 0, "the limit of the key in requests per `minute`; 0 means none")
-	args, err := r.parse(1, 1)
-	if err != nil {
-		return err
-	}
-	c, err := r.account(args[0])
+	_, c, err := r.parseAccount(1, 1)
 	if err != nil {
 		return err
 	}
@@ -46,11 +42,7 @@ func listKeys(r *run) error {
 	r.flags.StringVar(&query.Name, "name", "", "only keys with this `text` in their name")
 	r.listFlag(&query.Scopes, "scopes", "only keys with all of these scopes")
 	r.timeFlag(&query.UnusedSince, "unused-since", "only keys not used since then")
-	args, err := r.parse(1, 1)
-	if err != nil {
-		return err
-	}
-	c, err := r.account(args[0])
+	_, c, err := r.parseAccount(1, 1)
 	if err != nil {
 		return err
 	}
@@ -62,11 +54,7 @@ func listKeys(r *run) error {
 func revokeKeys(r *run) error {
 	r.online()
 	r.yesFlag()
-	args, err := r.parse(2, math.MaxInt)
-	if err != nil {
-		return err
-	}
-	c, err := r.account(args[0])
+	args, c, err := r.parseAccount(2, math.MaxInt)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 
@@ -53,7 +52,21 @@ func (r *run) service(path, value string) (*client.Client, error) {
 	return client.New("http://operations"+path, value, client.Options{HTTP: &http.Client{Transport: transport}, Attempts: 1})
 }
 
-// account returns a client of the API of an account.
-func (r *run) account(name string) (*client.Client, error) {
-	return r.service("/accounts/"+url.PathEscape(name)+"/v2", "")
+// parseService is like parse, and also returns a client of the service's operations.
+func (r *run) parseService(least, most int) (args []string, c *client.Client, err error) {
+	if args, err = r.parse(least, most); err != nil {
+		return nil, nil, err
+	}
+	c, err = r.service("", "")
+	return args, c, err
+}
+
+// parseAccount is like parse, and also returns a client of the API of the account that the first
+// argument names.
+func (r *run) parseAccount(least, most int) (args []string, c *client.Client, err error) {
+	if args, err = r.parse(least, most); err != nil {
+		return nil, nil, err
+	}
+	c, err = r.service(accountPath(args[0])+"/v2", "")
+	return args, c, err
 }

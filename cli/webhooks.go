@@ -13,11 +13,7 @@ import (
 
 func listWebhooks(r *run) error {
 	r.online()
-	args, err := r.parse(1, 1)
-	if err != nil {
-		return err
-	}
-	c, err := r.account(args[0])
+	_, c, err := r.parseAccount(1, 1)
 	if err != nil {
 		return err
 	}
@@ -52,10 +48,7 @@ type failingWebhook struct {
 func listFailing(r *run) error {
 	r.online()
 	state := r.flags.String("state", "failing", "`which` webhooks: failing, off or held")
-	if _, err := r.parse(0, 0); err != nil {
-		return err
-	}
-	c, err := r.service("", "")
+	_, c, err := r.parseService(0, 0)
 	if err != nil {
 		return err
 	}
@@ -67,11 +60,7 @@ func listFailing(r *run) error {
 
 func resend(r *run) error {
 	r.online()
-	args, err := r.parse(3, math.MaxInt)
-	if err != nil {
-		return err
-	}
-	c, err := r.account(args[0])
+	args, c, err := r.parseAccount(3, math.MaxInt)
 	if err != nil {
 		return err
 	}
@@ -99,11 +88,7 @@ func recoverEvents(r *run) error {
 	r.timeFlag(&p.From, "from", "only events published then or later; default: all")
 	r.timeFlag(&p.To, "to", "only events published before; default: all")
 	r.listFlag(&p.States, "states", "only deliveries in these states; default: dead,skipped")
-	args, err := r.parse(2, 2)
-	if err != nil {
-		return err
-	}
-	c, err := r.account(args[0])
+	args, c, err := r.parseAccount(2, 2)
 	if err != nil {
 		return err
 	}
@@ -124,8 +109,9 @@ func recoverEvents(r *run) error {
 	if err != nil {
 		return err
 	}
+	tellStored := func() { fmt.Fprintf(r.Stderr, "%s %s is stored; it goes on once a host runs\n", r.Name, job.ID) }
 	if r.ops == "" { // the host cannot run while this process has its file open
-		fmt.Fprintf(r.Stderr, "%s %s is stored; it goes on once a host runs\n", r.Name, job.ID)
+		tellStored()
 		return r.show(job)
 	}
 	moved, told := time.Now(), false
@@ -135,7 +121,7 @@ func recoverEvents(r *run) error {
 		}
 		if time.Since(moved) > recoveryStuck && !told {
 			told = true
-			fmt.Fprintf(r.Stderr, "%s %s is stored; it goes on once a host runs\n", r.Name, job.ID)
+			tellStored()
 		}
 		select {
 		case <-time.After(recoveryPoll):

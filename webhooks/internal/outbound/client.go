@@ -114,11 +114,8 @@ func (c *Client) Post(cancel *Canceler, r Request) (res Response) {
 	defer request.release()
 	conn, head, err := c.send(cancel, by, r.Target.address, request.bytes, r.Deadline)
 	if err != nil {
-		res.Failure, res.Fault = c.blame(cancel, err, by, r.Target.address)
-		if res.Canceled = cancel.Canceled(); res.Canceled {
-			res.Failure = errCanceled
-		}
-		return res
+		failure, fault := c.blame(cancel, err, by, r.Target.address)
+		return failed(cancel, failure, fault)
 	}
 	c.reach.answer()
 	whole := head.body == nil
@@ -133,6 +130,14 @@ func (c *Client) Post(cancel *Canceler, r Request) (res Response) {
 		res.Body, whole = head.read(r.Secrets())
 	}
 	return res
+}
+
+// failed returns the Response of a Post without a response.
+func failed(cancel *Canceler, failure Failure, fault Fault) Response {
+	if cancel.Canceled() {
+		return Response{Failure: errCanceled, Fault: fault, Canceled: true}
+	}
+	return Response{Failure: failure, Fault: fault}
 }
 
 // send sends a request and returns the connection used and the head of the response. If the

@@ -26,11 +26,8 @@ func (c *Client) roundTrip(cancel *Canceler, r Request) (res Response) {
 	defer stop()
 	response, err := c.roundTripIn(ctx, by, r)
 	if err != nil {
-		res.Failure, res.Fault = c.blameTransport(cancel, err, by, r.Target.address)
-		if res.Canceled = cancel.Canceled(); res.Canceled {
-			res.Failure = errCanceled
-		}
-		return res
+		failure, fault := c.blameTransport(cancel, err, by, r.Target.address)
+		return failed(cancel, failure, fault)
 	}
 	defer func() { _ = response.Body.Close() }()
 	c.reach.connected(by, r.Target.address)
