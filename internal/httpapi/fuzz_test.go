@@ -78,6 +78,7 @@ func FuzzKeyBody(f *testing.F) {
 		`{"name":"a","scopes":["files:read","files:read"],"expiresAt":"2027-01-01"}`,
 		`{"name":"\ud83d\ude00","scopes":["account:read"],"expiresAt":null}`,
 		`{"name":"\ud83d","scopes":[]}`,
+		`{"name":"","scopes":[]}`,
 		`{"n\u0061me":"a","name":"b"}`,
 		`{"Name":"a","scopes":null} {}`,
 		`[[[[`, `{}`, ``,
@@ -94,7 +95,7 @@ func FuzzKeyBody(f *testing.F) {
 		checkStrict(t, data, "name", "scopes", "expiresAt")
 		keys := keysAtNoon(t)
 		_, _, err = keys.Create(t.Context(), "acct", params)
-		if wrong := keys.Validate(params); (err == nil) != (len(wrong) == 0) || err != nil && !cmp.Equal(error(wrong[0]), err) {
+		if wrong := keys.Validate(params); (err == nil) != (len(wrong) == 0) || !cmp.Equal(wrong, input.InvalidFields(err)) {
 			t.Fatalf("%q: Validate says %v, Create %v", data, wrong, err)
 		}
 	})
@@ -106,6 +107,7 @@ func FuzzWebhookBody(f *testing.F) {
 		`{"url":"https://example.com","events":["files.expiring","files.expiring"],"balanceThreshold":null}`,
 		`{"url":"https://example.com","events":["nope"],"balanceThreshold":1}`,
 		`{"url":1,"events":{}}`,
+		`{"url":"","events":[]}`,
 		`{"events":[null]}`,
 		`{}`, ``,
 	} {
@@ -124,7 +126,7 @@ func FuzzWebhookBody(f *testing.F) {
 		}
 		checkStrict(t, data, "url", "events", "balanceThreshold")
 		_, err = hooks.Create(t.Context(), "acct", params)
-		if wrong := hooks.Validate(params); (err == nil) != (len(wrong) == 0) || err != nil && !cmp.Equal(error(wrong[0]), err) {
+		if wrong := hooks.Validate(params); (err == nil) != (len(wrong) == 0) || !cmp.Equal(wrong, input.InvalidFields(err)) {
 			t.Fatalf("%q: Validate says %v, Create %v", data, wrong, err)
 		}
 	})
