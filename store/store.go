@@ -3,7 +3,7 @@
 //
 //	store, err := bolt.Open("storage.db")
 //	defer store.Close()
-//	api, err := storageapi.NewHandler(storageapi.Config{WebhookStore: store})
+//	api, err := storageapi.NewHandler(storageapi.Config{Store: store})
 //
 // # Choosing a store
 //
