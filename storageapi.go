@@ -50,6 +50,7 @@
 //	GET    deliveries                          list deliveries
 //	GET    deliveries/{eventId}                get a delivery with its attempts
 //	GET    deliveries/{eventId}/body           get the bytes that were sent
+//	GET    deliveries/{eventId}/explanation    get why an event was delivered or not
 //	POST   deliveries/{eventId}/redeliver      send an event again
 //	POST   recoveries                          send the events of a time range again
 //	GET    recoveries/{recoveryId}             get the progress of a recovery

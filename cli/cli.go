@@ -78,6 +78,7 @@ func commands() []command {
 		{"keys find", "", "find the key with the value on the standard input", findKey},
 		{"webhooks list", "ACCOUNT", "list the webhooks of an account", listWebhooks},
 		{"webhooks failing", "", "list the failing webhooks of all accounts", listFailing},
+		{"webhooks explain", "ACCOUNT WEBHOOK EVENT…", "show why events were or were not delivered", explain},
 		{"webhooks resend", "ACCOUNT WEBHOOK EVENT…", "send events again", resend},
 		{"webhooks recover", "ACCOUNT WEBHOOK", "send the events of a time range again", recoverEvents},
 		{"webhooks release", "", "release all webhooks that a restore put on hold", release},

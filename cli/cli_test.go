@@ -234,6 +234,7 @@ func TestRun_Webhooks(t *testing.T) {
 	run(ctx, config, "", "stats", "-json").want(t, 0, `"dead":3,`)
 
 	down.Store(false)
+	run(ctx, config, "", "webhooks", "explain", "acct_1", hook.ID, events[0]).want(t, 0, "Attempt 1: ")
 	run(ctx, config, "", "webhooks", "resend", "acct_1", hook.ID, events[0]).want(t, 0, events[0])
 	waitFor(t, api, hook.ID, events[:1], webhooks.Delivered)
 	run(ctx, config, "", "webhooks", "resend", "acct_1", hook.ID, "evt_1").want(t, 1, "404 NOT_FOUND")

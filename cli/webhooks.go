@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"context"
 	"fmt"
-	"iter"
 	"math"
 	"net/url"
 	"strings"
@@ -58,22 +58,33 @@ func listFailing(r *run) error {
 	})
 }
 
+func explain(r *run) error {
+	return eachEvent(r, "EVENT REASON SUMMARY", (*client.Client).Explain, func(x client.Explanation) []string {
+		return []string{x.EventID, x.Reason, x.Summary}
+	})
+}
+
 func resend(r *run) error {
+	return eachEvent(r, "EVENT STATE NEXT-ATTEMPT TYPE", (*client.Client).Redeliver, func(d client.Delivery) []string {
+		return []string{d.EventID, d.State, timeText(d.NextAttemptAt), d.Type}
+	})
+}
+
+// eachEvent lists the results of a call for each event that the arguments name, after the account and
+// the webhook.
+func eachEvent[T any](r *run, columns string, call func(c *client.Client, ctx context.Context, webhookID, eventID string) (T, error), row func(T) []string) error {
 	r.online()
 	args, c, err := r.parseAccount(3, math.MaxInt)
 	if err != nil {
 		return err
 	}
-	var deliveries iter.Seq2[client.Delivery, error] = func(yield func(client.Delivery, error) bool) {
+	return list(r, columns, func(yield func(T, error) bool) {
 		for _, event := range args[2:] {
-			if d, err := c.Redeliver(r.ctx, args[1], event); !yield(d, err) {
+			if result, err := call(c, r.ctx, args[1], event); !yield(result, err) {
 				return
 			}
 		}
-	}
-	return list(r, "EVENT STATE NEXT-ATTEMPT TYPE", deliveries, func(d client.Delivery) []string {
-		return []string{d.EventID, d.State, timeText(d.NextAttemptAt), d.Type}
-	})
+	}, row)
 }
 
 // The intervals of recoverEvents.

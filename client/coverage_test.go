@@ -234,6 +234,9 @@ func TestClient_EveryOperation_HasAMethod(t *testing.T) {
 		t.Errorf("Redeliver: %+v", again)
 	}
 	must[client.Delivery](t)(c.Delivery(ctx, hook.ID, event))
+	if x := must[client.Explanation](t)(c.Explain(ctx, hook.ID, event)); x.State == "" || x.Summary == "" {
+		t.Errorf("Explain: %+v", x)
+	}
 	recovery := must[client.Recovery](t)(c.CreateRecovery(ctx, hook.ID, client.CreateRecovery{States: []string{"dead"}}))
 	must[client.Recovery](t)(c.Recovery(ctx, hook.ID, recovery.ID))
 	if entries := collect(t, c.AuditLog(ctx, client.AuditQuery{Target: hook.ID, Actions: []string{"webhook.rotated"}})); len(entries) != 1 || entries[0].Actor.Kind != "key" {
@@ -329,6 +332,7 @@ func TestRecords_HaveTheMembersOfTheSchemas(t *testing.T) {
 		{client.Tested{}, []string{"Tested"}},
 		{client.Attempt{}, []string{"Attempt"}},
 		{client.Delivery{}, []string{"Delivery", "DeliverySummary"}},
+		{client.Explanation{}, []string{"Explanation"}},
 		{client.CreateRecovery{}, []string{"CreateRecovery"}},
 		{client.Recovery{}, []string{"Recovery"}},
 		{client.Event{}, []string{"Event"}},

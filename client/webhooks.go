@@ -109,6 +109,24 @@ type DeliveryQuery struct {
 	To     time.Time `json:"to,omitzero"`     // published before this time
 }
 
+// An Explanation says why an event was or was not delivered to a webhook.
+type Explanation struct {
+	EventID     string    `json:"eventId"`
+	WebhookID   string    `json:"webhookId"`
+	Type        string    `json:"type"`
+	Resource    string    `json:"resource,omitzero"` // empty means none in particular
+	PublishedAt time.Time `json:"publishedAt"`
+	Reason      string    `json:"reason"`         // such as "not_subscribed" or "circuit_open"
+	Summary     string    `json:"summary"`        // for people
+	State       string    `json:"state,omitzero"` // of the delivery; empty if there is none
+	LastAttempt *Attempt  `json:"lastAttempt,omitzero"`
+	Since       time.Time `json:"since,omitzero"`     // when the webhook was turned off
+	Until       time.Time `json:"until,omitzero"`     // the pause's end, or when the next attempt is due
+	AsOfNow     bool      `json:"asOfNow,omitzero"`   // by the current settings of the webhook, which have changed
+	ChangedAt   time.Time `json:"changedAt,omitzero"` // when they were changed
+	Elsewhere   bool      `json:"elsewhere,omitzero"` // the answering process does not know whether the receiver is down
+}
+
 // CreateRecovery selects the deliveries to make again. The zero CreateRecovery means all that are
 // dead or skipped.
 type CreateRecovery struct {
@@ -193,6 +211,11 @@ func (c *Client) Delivery(ctx context.Context, webhookID, eventID string) (Deliv
 // DeliveryBody returns the exact bytes that were signed and sent.
 func (c *Client) DeliveryBody(ctx context.Context, webhookID, eventID string) ([]byte, error) {
 	return c.body(ctx, deliveryPath(webhookID, eventID)+"/body")
+}
+
+// Explain returns why an event was or was not delivered to a webhook.
+func (c *Client) Explain(ctx context.Context, webhookID, eventID string) (Explanation, error) {
+	return get[Explanation](ctx, c, deliveryPath(webhookID, eventID)+"/explanation")
 }
 
 // Redeliver makes a delivery pending again and due now.

@@ -232,6 +232,8 @@ type deliveryPageView struct {
 	Delivery deliveryView
 	Event    *eventBodyView // nil if the user may not read events
 	Problem  string
+
+	Explanation string
 }
 
 func (p *pages) showDelivery(c *call) (response, error) { return p.deliveryPage(c, "") }
@@ -245,7 +247,7 @@ func (p *pages) deliveryPage(c *call, problem string) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	shown, _, err := p.viewCurrent(c, &webhook)
+	x, err := p.webhooks.Explain(c.Context(), c.account, delivery.EventID, webhook.ID)
 	if err != nil {
 		return response{}, err
 	}
@@ -255,7 +257,7 @@ func (p *pages) deliveryPage(c *call, problem string) (response, error) {
 	}
 	due := delivery.State == webhooks.Pending && sends(&webhook) && delivery.NextAttemptAt.Sub(p.now()) < time.Minute
 	return response{page: "delivery", title: "Delivery of " + delivery.EventID, tab: "webhooks", refresh: due,
-		data: deliveryPageView{shown, p.viewDelivery(&delivery), event, problem}}, nil
+		data: deliveryPageView{p.viewWebhook(&webhook), p.viewDelivery(&delivery), event, problem, x.String()}}, nil
 }
 
 func (p *pages) redeliver(c *call) (response, error) {

@@ -80,7 +80,7 @@ func TestRedeliver(t *testing.T) {
 	s.get(path).says("Delivered", "Attempt 2", "Attempt 1")
 
 	s.post("webhooks/"+w.ID+"/turn", url.Values{"to": {"off"}})
-	s.follow(s.post(path, nil)).want(http.StatusOK).says("Pending", "Queued until you turn the webhook back on.", "When you turn the webhook back on").hides("Queued to be sent again")
+	s.follow(s.post(path, nil)).want(http.StatusOK).says("Pending", "Queued until you turn the webhook back on.", "Explanation The webhook has been off since ").hides("Queued to be sent again")
 }
 
 // The user selects deliveries on a page of the list. After resending, the same page must be shown

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -56,7 +57,7 @@ func (p *pages) listEvents(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	unsubscribed, err := p.unsubscribed(c)
+	unsubscribed, _, err := p.unsubscribed(c)
 	if err != nil {
 		return response{}, err
 	}
@@ -99,11 +100,12 @@ func countStates(deliveries []webhooks.Delivery) (counts []stateCount) {
 }
 
 // unsubscribed returns a function that reports whether no webhook of the account is subscribed to a
-// type. If the account has too many webhooks to tell, the function returns false.
-func (p *pages) unsubscribed(c *call) (func(webhooks.EventType) bool, error) {
+// type. If the account has too many webhooks to tell, the function returns false. unsubscribed also
+// returns the webhooks that it has read, which are the newest.
+func (p *pages) unsubscribed(c *call) (func(webhooks.EventType) bool, []webhooks.Webhook, error) {
 	page, err := p.webhooks.List(c.Context(), c.account, webhooks.WebhookQuery{Limit: searchedAtOnce})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	subscribed := make(map[webhooks.EventType]bool)
 	for i := range page.Webhooks {
@@ -111,7 +113,7 @@ func (p *pages) unsubscribed(c *call) (func(webhooks.EventType) bool, error) {
 			subscribed[t] = true
 		}
 	}
-	return func(t webhooks.EventType) bool { return page.Next == "" && !subscribed[t] }, nil
+	return func(t webhooks.EventType) bool { return page.Next == "" && !subscribed[t] }, page.Webhooks, nil
 }
 
 // typeFilter returns the event type that the filter selects, if any, and the choices of the filter.
@@ -139,6 +141,14 @@ type eventPageView struct {
 	Unsubscribed bool
 	Deliveries   []deliveryView
 	Body         *eventBodyView
+
+	Webhooks    []explainedWebhook // for which the user can ask for an explanation
+	Explanation string             // for the selected one
+}
+
+type explainedWebhook struct {
+	ID, URL  string
+	Selected bool
 }
 
 func (p *pages) showEvent(c *call) (response, error) {
@@ -167,10 +177,29 @@ func (p *pages) showEvent(c *call) (response, error) {
 	if view.Body, err = p.viewEventBody(c, event.ID, published); err != nil {
 		return response{}, err
 	}
-	unsubscribed, err := p.unsubscribed(c)
+	unsubscribed, hooks, err := p.unsubscribed(c)
 	if err != nil {
 		return response{}, err
 	}
 	view.Unsubscribed = unsubscribed(event.Type)
+	if p.permit(c.Request, auth.ReadWebhooks) == nil {
+		if err := p.explain(c, &view, hooks); err != nil {
+			return response{}, err
+		}
+	}
 	return response{page: "event", title: "Event " + event.ID, tab: "events", data: view}, nil
+}
+
+// explain adds the explanation for the selected webhook, and the choices.
+func (p *pages) explain(c *call, view *eventPageView, hooks []webhooks.Webhook) error {
+	selected := c.URL.Query().Get("webhook")
+	for i := range hooks {
+		view.Webhooks = append(view.Webhooks, explainedWebhook{hooks[i].ID, hooks[i].URL, hooks[i].ID == selected})
+	}
+	if selected == "" {
+		return nil
+	}
+	x, err := p.webhooks.Explain(c.Context(), c.account, view.ID, selected)
+	view.Explanation = x.String()
+	return err
 }

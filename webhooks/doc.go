@@ -17,8 +17,8 @@
 //   - Manage webhooks: [Webhook], [EventType], [CreateParams], [UpdateParams], [RotateParams],
 //     [DeleteParams], [Condition], [WebhookQuery], [WebhookPage], [OffReason].
 //   - Inspect and repeat deliveries: [Delivery], [DeliveryState], [DeliveryQuery], [DeliveryPage],
-//     [Attempt], [ErrorClass], [RecoverParams], [Recovery], [TestEvent], [Stats], [WebhookStats],
-//     [LimiterState].
+//     [Attempt], [ErrorClass], [Explanation], [Reason], [RecoverParams], [Recovery], [TestEvent],
+//     [Stats], [WebhookStats], [LimiterState].
 //   - Distinguish errors: those of package apierr, and those of this package.
 //
 // Authors of stores read package driver.

@@ -207,14 +207,20 @@ func (s *WebhookService) Body(ctx context.Context, account, eventID string) ([]b
 // Event returns the account's event with the given ID, or [apierr.ErrNotFound]. The Body field is
 // nil if [WebhookService.Body] would return [ErrBodyGone].
 func (s *WebhookService) Event(ctx context.Context, account, eventID string) (EncodedEvent, error) {
+	event, _, err := s.event(ctx, account, eventID)
+	return event, err
+}
+
+// event also returns the time when the store accepted the event.
+func (s *WebhookService) event(ctx context.Context, account, eventID string) (event EncodedEvent, publishedAt time.Time, err error) {
 	if !validEventID(eventID) {
-		return EncodedEvent{}, fmt.Errorf("get event: %w", apierr.ErrNotFound)
+		return EncodedEvent{}, time.Time{}, fmt.Errorf("get event: %w", apierr.ErrNotFound)
 	}
-	event, err := s.store.EventByID(ctx, account, eventID)
+	event, publishedAt, err = s.store.EventByID(ctx, account, eventID)
 	if err != nil {
-		return EncodedEvent{}, fmt.Errorf("get event: %w", err)
+		return EncodedEvent{}, time.Time{}, fmt.Errorf("get event: %w", err)
 	}
-	return event, nil
+	return event, publishedAt, nil
 }
 
 // ListEvents returns a page of the account's events, newest first or oldest first. It includes

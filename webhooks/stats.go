@@ -87,6 +87,9 @@ type LimiterState struct {
 	Failures int  // failed attempts since the last success
 	Slow     bool // attempts take long: the webhook shares the slots of slow webhooks
 	Open     bool // the circuit breaker is open: only single probes are sent, until one succeeds
+
+	OpenUntil time.Time // earliest start of the next probe, if Open
+	Known     bool      // this process delivers for the webhook; false also if nothing was pending lately
 }
 
 // WebhookStats returns the figures of the account's webhook, or [apierr.ErrNotFound]. The

@@ -27,10 +27,15 @@ func (h *host) testEventList(t *testing.T) {
 			status = 200
 		}
 		h.do(t, "getDeliveryBody", status, at(webhook, event), as(reader))
+		h.do(t, "explainDelivery", 403, at(webhook, event), as(reader))
+		if x := h.do(t, "explainDelivery", 200, at(webhook, event)); x.text("eventId") != event {
+			t.Errorf("%v explains another event than %s", x, event)
+		}
 		h.do(t, "getEventBody", status, at(event), as(reader))
 		h.do(t, "getEventBody", 200, at(event), func(c *call) { c.method = http.MethodHead })
 	}
 	h.do(t, "getDeliveryBody", 404, at(webhook, "evt_1"))
+	h.do(t, "explainDelivery", 404, at(webhook, "evt_1"))
 	h.do(t, "getEventBody", 404, at("evt_1"))
 
 	var followed []string

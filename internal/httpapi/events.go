@@ -116,12 +116,17 @@ func (a *api) body(c *call, eventID string) ([]byte, error) {
 	if !c.caller.Allows(event.Resource) {
 		return nil, apierr.ErrNotFound
 	}
-	target := auth.Target{ID: event.ID, Scopes: a.webhooks.ReadScopes([]webhooks.EventType{event.Type})}
-	target.Resources, _ = auth.ParseResources([]string{event.Resource}) // zero if the event has none
-	if err := a.permit(c, &target); err != nil {
+	if err := a.mayReadEvent(c, event.ID, event.Type, event.Resource); err != nil {
 		return nil, err
 	}
 	return event.Body, nil
+}
+
+// mayReadEvent checks whether the caller may read the event.
+func (a *api) mayReadEvent(c *call, eventID string, eventType webhooks.EventType, resource string) error {
+	target := auth.Target{ID: eventID, Scopes: a.webhooks.ReadScopes([]webhooks.EventType{eventType})}
+	target.Resources, _ = auth.ParseResources([]string{resource}) // zero if the event has none
+	return a.permit(c, &target)
 }
 
 // readableTypes returns the event types to list. If asked is not empty, it returns asked, or an

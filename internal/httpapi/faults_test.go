@@ -69,6 +69,8 @@ func steps(key, webhook string) []step {
 		{"WebhookByID", "GET", oneWebhook + "/deliveries/" + someEvent + "/body", "", "GET /v2/notifications/webhooks/{id}/deliveries/{eventId}/body"},
 		{"EventDeliveries", "GET", oneWebhook + "/deliveries/" + someEvent + "/body", "", "GET /v2/notifications/webhooks/{id}/deliveries/{eventId}/body"},
 		{"EventByID", "GET", oneWebhook + "/deliveries/" + someEvent + "/body", "", "GET /v2/notifications/webhooks/{id}/deliveries/{eventId}/body"},
+		{"EventByID", "GET", oneWebhook + "/deliveries/" + someEvent + "/explanation", "", "GET /v2/notifications/webhooks/{id}/deliveries/{eventId}/explanation"},
+		{"EventDeliveries", "GET", oneWebhook + "/deliveries/" + someEvent + "/explanation", "", "GET /v2/notifications/webhooks/{id}/deliveries/{eventId}/explanation"},
 		{"EventByID", "GET", "/v2/notifications/events/" + someEvent + "/body", "", "GET /v2/notifications/events/{id}/body"},
 		{"ListEvents", "GET", "/v2/notifications/events", "", "GET /v2/notifications/events"},
 		{"ListAuditEntries", "GET", "/v2/audit-log", "", "GET /v2/audit-log"},

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"context"
+	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
@@ -120,9 +121,9 @@ func (f *faulty) ListDeliveries(ctx context.Context, account, webhookID string, 
 	return f.Store.ListDeliveries(ctx, account, webhookID, query)
 }
 
-func (f *faulty) EventByID(ctx context.Context, account, eventID string) (webhooks.EncodedEvent, error) {
+func (f *faulty) EventByID(ctx context.Context, account, eventID string) (webhooks.EncodedEvent, time.Time, error) {
 	if err := f.before("EventByID"); err != nil {
-		return webhooks.EncodedEvent{}, err
+		return webhooks.EncodedEvent{}, time.Time{}, err
 	}
 	return f.Store.EventByID(ctx, account, eventID)
 }

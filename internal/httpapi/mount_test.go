@@ -99,7 +99,7 @@ func TestPrefix(t *testing.T) {
 				t.Errorf("%s: documented: %s", prefix, path)
 			}
 		}
-		if len(paths) != 18 {
+		if len(paths) != 19 {
 			t.Errorf("%s: %d paths are documented", prefix, len(paths))
 		}
 	}

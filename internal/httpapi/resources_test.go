@@ -241,7 +241,7 @@ func TestLimitedKey_OwnResources_WorksAsUsual(t *testing.T) {
 	h.do("DELETE", hook, h.caller, "").want(204, "")
 
 	own := webhooksPath + "/" + h.own + "/deliveries/" + h.ownEvent
-	for _, path := range []string{own, own + "/body", eventsPath + "/" + h.ownEvent + "/body"} {
+	for _, path := range []string{own, own + "/body", own + "/explanation", eventsPath + "/" + h.ownEvent + "/body"} {
 		h.do("GET", path, h.caller, "").want(200, "")
 	}
 	if got := h.do("POST", own+"/redeliver", h.caller, "").want(202, ""); !strings.Contains(got.body, `"resource":"a"`) {

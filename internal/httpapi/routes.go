@@ -60,6 +60,7 @@ func (a *api) routes() []route {
 		{"GET", "/v2/notifications/webhooks/{id}/deliveries", auth.ReadWebhooks, noBody, deliveries, a.listDeliveries},
 		{"GET", "/v2/notifications/webhooks/{id}/deliveries/{eventId}", auth.ReadWebhooks, noBody, nil, a.getDelivery},
 		{"GET", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/body", auth.ReadEvents, noBody, nil, a.getDeliveryBody},
+		{"GET", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/explanation", auth.ReadEvents, noBody, nil, a.explainDelivery},
 		{"POST", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/redeliver", auth.UpdateWebhook, emptyBody, nil, a.redeliver},
 		{"POST", "/v2/notifications/webhooks/{id}/recoveries", auth.UpdateWebhook, optionalBody, nil, a.createRecovery},
 		{"GET", "/v2/notifications/webhooks/{id}/recoveries/{recoveryId}", auth.ReadWebhooks, noBody, nil, a.getRecovery},

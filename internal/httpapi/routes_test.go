@@ -64,6 +64,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/v2/notifications/webhooks/{id}/deliveries", "read webhooks"},
 		{"GET", "/v2/notifications/webhooks/{id}/deliveries/{eventId}", "read webhooks"},
 		{"GET", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/body", "read events"},
+		{"GET", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/explanation", "read events"},
 		{"POST", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/redeliver", "update webhook"},
 		{"POST", "/v2/notifications/webhooks/{id}/recoveries", "update webhook"},
 		{"GET", "/v2/notifications/webhooks/{id}/recoveries/{recoveryId}", "read webhooks"},

@@ -51,6 +51,7 @@
 //   - limits are kept, and requests are signed with valid secrets;
 //   - a healthy receiver gets its events within seconds, even if other receivers fail;
 //   - a user's request, such as a redelivery, ends the pause of a receiver that was down;
+//   - the service explains rightly why an event was or was not delivered;
 //   - nothing is left of erased accounts, which look as if they had never existed.
 //
 // At the end each alert was sent once, each event was sent to all subscribers, and all delivered events

@@ -48,6 +48,7 @@ func (w *world) judge() {
 			a.subscriber.judge(ctx, s)
 			a.publisher.judge()
 			a.judgeAuditEntries(ctx, s)
+			a.judgeExplanations(ctx, s)
 		}
 		w.leaver.judge(ctx, s)
 		w.flood.judge(ctx, s)

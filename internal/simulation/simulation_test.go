@@ -60,7 +60,7 @@ func simulate(t *testing.T, onDisk bool, n int) {
 	if unmet := met.unmet(); n >= 40 && len(unmet) > 0 {
 		t.Errorf("no fault met %v", unmet)
 	}
-	fmt.Printf("%s: %s\n\n", t.Name(), met)
+	fmt.Printf("%s: %s\n%s\n\n", t.Name(), met, &explained)
 }
 
 // minOps is the minimum number of operations of a seed.

@@ -278,6 +278,7 @@ func (s *subscriber) update(ctx context.Context, k *hook, body map[string]any, t
 	if result == done && to.active && (body["url"] != nil || body["active"] != nil) {
 		s.prompts(k, "")
 	}
+	s.explain(ctx, k)
 }
 
 // patch changes the URL or the events of a webhook.
@@ -311,6 +312,7 @@ func (s *subscriber) pause(ctx context.Context, k *hook) {
 	}
 	result := set(map[string]any{"pausedUntil": s.world.wallNow().Add(3 * time.Minute).Format(time.RFC3339Nano)})
 	began, wall := s.world.now(), s.world.wall.Load()
+	s.explain(ctx, k)
 	if now := s.is(k); result == done && (now == nil || now.PausedUntil.IsZero()) {
 		s.world.breach("acknowledged is done", []string{k.name}, "%s was paused, and is not", k.name)
 	}
@@ -466,6 +468,7 @@ func (s *subscriber) look(ctx context.Context, k *hook) {
 			}
 		}
 	}
+	s.explain(ctx, k)
 	call, end, _ := s.context(ctx)
 	defer end()
 	undo := s.beset("Unreported")

@@ -213,7 +213,7 @@ func TestRetention_EventsFromClockAYearAhead_ArePurgedOnTime(t *testing.T) {
 					}
 					events := 0
 					for i := range stored {
-						if _, err := s.EventByID(t.Context(), "acct", testEvent(i, 0).ID); err == nil {
+						if _, _, err := s.EventByID(t.Context(), "acct", testEvent(i, 0).ID); err == nil {
 							events++
 						}
 					}
@@ -289,7 +289,7 @@ func TestPublish_AfterFailedTransaction_UsesCorrectedClock(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 3 {
-			if _, err := s.EventByID(t.Context(), "acct", testEvent(i, 0).ID); !errors.Is(err, apierr.ErrNotFound) {
+			if _, _, err := s.EventByID(t.Context(), "acct", testEvent(i, 0).ID); !errors.Is(err, apierr.ErrNotFound) {
 				t.Errorf("event %d: %v, want %v", i, err, apierr.ErrNotFound)
 			}
 		}

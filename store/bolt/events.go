@@ -51,20 +51,20 @@ func (s *engine) enqueue(b *batch, e *eventlog.Event, only string) (deliveries i
 }
 
 // EventByID implements [driver.WebhookStore].
-func (s *engine) EventByID(ctx context.Context, account, eventID string) (found driver.EncodedEvent, err error) {
+func (s *engine) EventByID(ctx context.Context, account, eventID string) (found driver.EncodedEvent, publishedAt time.Time, err error) {
 	place := s.log.Find(account, eventID)
 	tx, err := s.view(ctx)
 	if err != nil {
-		return found, err
+		return found, publishedAt, err
 	}
 	defer s.done(tx, catchFaults(), &err)
 	log := s.log.View(tx)
 	event, err := log.Event(place)
 	if err != nil {
-		return found, err
+		return found, publishedAt, err
 	}
 	event.Body = log.Body(&event)
-	return event.EncodedEvent, nil
+	return event.EncodedEvent, event.PublishedAt, nil
 }
 
 // EventDeliveries implements [driver.WebhookStore].

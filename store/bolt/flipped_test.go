@@ -197,7 +197,7 @@ func methods(s *bolt.Store) (list []method) {
 	add("FailingWebhooks", func() error { _, err := s.FailingWebhooks(ctx, now, driver.ListQuery{Limit: 100}); return err })
 	add("OffWebhooks", func() error { _, err := s.OffWebhooks(ctx, driver.ListQuery{Limit: 100}); return err })
 	add("HeldWebhooks", func() error { _, err := s.HeldWebhooks(ctx, driver.ListQuery{Limit: 100}); return err })
-	add("EventByID", each(170, func(i int) error { _, err := s.EventByID(ctx, "many", event(i)); return err }))
+	add("EventByID", each(170, func(i int) error { _, _, err := s.EventByID(ctx, "many", event(i)); return err }))
 	add("EventDeliveries", each(170, func(i int) error { _, err := s.EventDeliveries(ctx, "many", event(i)); return err }))
 	add("ListEvents", func() error { _, err := s.ListEvents(ctx, "many", driver.EventQuery{Limit: 1000}); return err })
 	add("ListEvents", func() error {

@@ -101,7 +101,7 @@ func TestPurge_ManyDeletedWebhooks_TakeOneStep(t *testing.T) {
 	if rows, commits := pendingRows(t, s), transactions(t, s)-before; rows != 0 || commits > 2 {
 		t.Errorf("after a purge %d rows are left, in %d commits; want 0 in 2 at most", rows, commits)
 	}
-	if _, err := s.EventByID(t.Context(), "acct", testEvent(0, 0).ID); !errors.Is(err, apierr.ErrNotFound) {
+	if _, _, err := s.EventByID(t.Context(), "acct", testEvent(0, 0).ID); !errors.Is(err, apierr.ErrNotFound) {
 		t.Errorf("an event that is past its time: %v, want %v", err, apierr.ErrNotFound)
 	}
 }

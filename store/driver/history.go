@@ -30,10 +30,10 @@ type History interface {
 	// failed deliveries must hardly depend on the number of other deliveries.
 	ListDeliveries(ctx context.Context, account, webhookID string, query DeliveryQuery) (DeliveryPage, error)
 
-	// EventByID returns an event with its body. The body is nil if it was purged, or if the event
-	// had no deliveries and the store did not keep the body. EventByID returns ErrNotFound if the
-	// account has no event with that ID.
-	EventByID(ctx context.Context, account, eventID string) (EncodedEvent, error)
+	// EventByID returns an event with its body, and its [StoredEvent.PublishedAt]. The body is nil
+	// if it was purged, or if the event had no deliveries and the store did not keep the body.
+	// EventByID returns ErrNotFound if the account has no event with that ID.
+	EventByID(ctx context.Context, account, eventID string) (event EncodedEvent, publishedAt time.Time, err error)
 
 	// ListEvents returns a page of the account's events, in the order in which they were stored if
 	// query.OldestFirst is set, or else in reverse order. It lists every event of which the store

@@ -4,24 +4,25 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
 // EventByID implements [driver.WebhookStore].
-func (s *Store) EventByID(ctx context.Context, account, eventID string) (driver.EncodedEvent, error) {
+func (s *Store) EventByID(ctx context.Context, account, eventID string) (found driver.EncodedEvent, publishedAt time.Time, err error) {
 	if err := s.begin(ctx); err != nil {
-		return driver.EncodedEvent{}, err
+		return found, publishedAt, err
 	}
 	defer s.mu.Unlock()
 	e := s.events[ref{account, eventID}]
 	if e == nil {
-		return driver.EncodedEvent{}, apierr.ErrNotFound
+		return found, publishedAt, apierr.ErrNotFound
 	}
-	found := e.EncodedEvent
+	found = e.EncodedEvent
 	found.Body = bytes.Clone(found.Body) // the caller must not be able to change the stored body
-	return found, nil
+	return found, e.published, nil
 }
 
 // ListEvents implements [driver.WebhookStore]. It scans all events.

@@ -114,7 +114,7 @@ func TestErase_PublicationOpen_ReceiptComesAfterItsEnd(t *testing.T) {
 			}, cmp.Ignore())); diff != "" {
 				t.Errorf("receipt (-want +got):\n%s", diff)
 			}
-			if _, err := other.EventByID(t.Context(), "acct", "late"); !errors.Is(err, apierr.ErrNotFound) {
+			if _, _, err := other.EventByID(t.Context(), "acct", "late"); !errors.Is(err, apierr.ErrNotFound) {
 				t.Errorf("EventByID after the erasure = %v, want ErrNotFound", err)
 			}
 			for _, table := range []string{"event_log", "event_ids"} {

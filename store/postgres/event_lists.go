@@ -15,19 +15,23 @@ import (
 
 // eventByID selects the event $2 of the account $1.
 const eventByID = `
-	select e.type, e.at, case when i.event >= (select event from storageapi.marks where name = 'payloads') then b.body end, coalesce(e.trace, ''), coalesce(e.resource, '')
+	select i.event, e.type, e.at, case when i.event >= (select event from storageapi.marks where name = 'payloads') then b.body end, coalesce(e.trace, ''), coalesce(e.resource, '')
 	from (` + eventOf + `) i
 	cross join lateral (select type, at, trace, resource from storageapi.event_log where event between i.event and i.event order by event limit 1) e
 	left join lateral (select body from storageapi.event_bodies where event = i.event limit 1) b on true`
 
 // EventByID implements [driver.WebhookStore].
-func (s *Store) EventByID(ctx context.Context, account, eventID string) (driver.EncodedEvent, error) {
+func (s *Store) EventByID(ctx context.Context, account, eventID string) (driver.EncodedEvent, time.Time, error) {
+	var number int64
 	e, err := only(ctx, s, func(row pgx.Row) (driver.EncodedEvent, error) {
 		e := driver.EncodedEvent{ID: eventID, Account: account}
-		err := row.Scan(&e.Type, (*instant)(&e.Timestamp), &e.Body, &e.TraceContext, &e.Resource)
+		err := row.Scan(&number, &e.Type, (*instant)(&e.Timestamp), &e.Body, &e.TraceContext, &e.Resource)
 		return e, err
 	}, eventByID, account, eventID)
-	return e, none(err)
+	if err != nil {
+		return driver.EncodedEvent{}, time.Time{}, none(err)
+	}
+	return e, publishedAt(number), nil
 }
 
 var (

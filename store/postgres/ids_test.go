@@ -127,7 +127,7 @@ func (s *idTest) want(times int, ids ...string) {
 		if events != times || pending != times || skipped != times {
 			s.Errorf("%s is stored %d times, pending %d and skipped %d, want %d", id, events, pending, skipped, times)
 		}
-		if _, err := s.EventByID(s.Context(), "acct", id); err != nil {
+		if _, _, err := s.EventByID(s.Context(), "acct", id); err != nil {
 			s.Errorf("EventByID(%s) = %v", id, err)
 		}
 		if list, err := s.EventDeliveries(s.Context(), "acct", id); len(list) != 2 || err != nil {
@@ -305,7 +305,7 @@ func TestPublish_IDBeforeMark_IsNew(t *testing.T) {
 	s := newIDTest(t)
 	s.publish("a")
 	s.mark()
-	if _, err := s.EventByID(t.Context(), "acct", "a"); !errors.Is(err, apierr.ErrNotFound) {
+	if _, _, err := s.EventByID(t.Context(), "acct", "a"); !errors.Is(err, apierr.ErrNotFound) {
 		t.Errorf("EventByID of what is past = %v, want ErrNotFound", err)
 	}
 	s.publish("a")

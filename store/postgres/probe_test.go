@@ -107,6 +107,13 @@ func anyNodeEndsThePause(t *testing.T, runs bool, press func(*webhooks.WebhookSe
 		}
 	}
 	second := node(runs)
+	if !runs {
+		ours, err := first.Explain(t.Context(), "acct", last, webhook.ID)
+		theirs, err2 := second.Explain(t.Context(), "acct", last, webhook.ID)
+		if err != nil || err2 != nil || ours.Reason != webhooks.ReasonCircuitOpen || ours.Elsewhere || theirs.Reason != webhooks.ReasonWaiting || !theirs.Elsewhere {
+			t.Errorf("the owner explains %+v, %v; the other node %+v, %v", ours, err, theirs, err2)
+		}
+	}
 	repaired.Store(true)
 	begun := time.Now()
 	if err := press(second, webhook, last); err != nil {

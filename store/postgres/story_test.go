@@ -423,7 +423,7 @@ func (s *story) eraseBesidePublication() {
 	}
 	s.tell("%s is erased", account)
 	<-committed
-	if _, err := eraser.EventByID(context.Background(), account, e.ID); !errors.Is(err, apierr.ErrNotFound) {
+	if _, _, err := eraser.EventByID(context.Background(), account, e.ID); !errors.Is(err, apierr.ErrNotFound) {
 		s.Errorf("EventByID of an account that was erased beside a publication = %v, want ErrNotFound", err)
 	}
 }

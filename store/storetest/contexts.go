@@ -71,7 +71,7 @@ func everyMethod(ctx context.Context, s store.Store, task Task) iter.Seq2[string
 				return err
 			}},
 			{"EventDeliveries", func() error { _, err := s.EventDeliveries(ctx, "acct", "pending"); return err }},
-			{"EventByID", func() error { _, err := s.EventByID(ctx, "acct", "pending"); return err }},
+			{"EventByID", func() error { _, _, err := s.EventByID(ctx, "acct", "pending"); return err }},
 			{"ListEvents", func() error { _, err := s.ListEvents(ctx, "acct", driver.EventQuery{Limit: 9}); return err }},
 			{"ListDeliveries", func() error {
 				_, err := s.ListDeliveries(ctx, "acct", "webhook", driver.DeliveryQuery{Limit: 9})

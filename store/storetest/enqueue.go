@@ -116,7 +116,7 @@ func enqueue(run runner) {
 			wantSame(t, fmt.Sprint("claim ", attempt+1), got, want)
 		}
 		for id, trace := range want {
-			found, err := t.store.EventByID(t.Context(), "acct", id)
+			found, _, err := t.store.EventByID(t.Context(), "acct", id)
 			t.must(err)
 			wantSame(t, "EventByID", found.TraceContext, trace)
 		}

@@ -139,7 +139,7 @@ func (t *tester) wantNothing(account string) {
 	for _, event := range []string{id("nobody's"), numbered(account, 0), numbered(account, 1), numbered(account, 2), id("once"), id("fresh")} {
 		_, err := t.store.EventDeliveries(ctx, account, event)
 		t.wantError("EventDeliveries of "+event, err, apierr.ErrNotFound)
-		_, err = t.store.EventByID(ctx, account, event)
+		_, _, err = t.store.EventByID(ctx, account, event)
 		t.wantError("EventByID of "+event, err, apierr.ErrNotFound)
 		t.wantError("Redeliver", t.store.Redeliver(ctx, account, id("on"), event, audit.Entry{}), apierr.ErrNotFound)
 	}

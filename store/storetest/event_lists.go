@@ -16,11 +16,12 @@ func eventByID(run runner) {
 		event.Body = []byte("{\"n\": 9223372036854775807,\t\"é\":\"\u2028\"}\n")
 		t.enqueue(event, 1)
 		event.Body = slices.Clone(event.Body)
-		got, err := t.store.EventByID(t.Context(), "acct", "event")
+		got, published, err := t.store.EventByID(t.Context(), "acct", "event")
 		t.must(err)
 		wantSame(t, "EventByID", got, event)
+		wantSame(t, "PublishedAt", published, t.deliveries("acct", "event")[0].PublishedAt)
 		got.Body[0] = '<' // this must not change the stored body
-		got, err = t.store.EventByID(t.Context(), "acct", "event")
+		got, _, err = t.store.EventByID(t.Context(), "acct", "event")
 		t.must(err)
 		wantSame(t, "EventByID after the caller changed the result", got, event)
 	})
@@ -28,7 +29,7 @@ func eventByID(run runner) {
 	run("returns ErrNotFound for an unknown event or another account's", func(t *tester) {
 		t.enqueue(newEvent("acct", "event"), 0)
 		for account, id := range map[string]string{"acct": "another", "other": "event"} {
-			_, err := t.store.EventByID(t.Context(), account, id)
+			_, _, err := t.store.EventByID(t.Context(), account, id)
 			t.wantError("EventByID", err, apierr.ErrNotFound)
 		}
 	})
@@ -40,7 +41,7 @@ func eventByID(run runner) {
 		t.purge(driver.Purge{Payloads: border, Limit: 9})
 		want := newEvent("acct", "event")
 		want.Body = nil
-		got, err := t.store.EventByID(t.Context(), "acct", "event")
+		got, published, err := t.store.EventByID(t.Context(), "acct", "event")
 		t.must(err)
 		if got.Body != nil {
 			t.Errorf("Body = %q, want nil", got.Body)
@@ -49,8 +50,9 @@ func eventByID(run runner) {
 		page, err := t.store.ListEvents(t.Context(), "acct", driver.EventQuery{Limit: 9})
 		t.must(err)
 		if len(page.Events) != 1 || page.Events[0].HasBody {
-			t.Errorf("ListEvents = %+v, want one event without a body", page)
+			t.Fatalf("ListEvents = %+v, want one event without a body", page)
 		}
+		wantSame(t, "PublishedAt", published, page.Events[0].PublishedAt)
 	})
 }
 

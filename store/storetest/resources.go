@@ -47,7 +47,7 @@ func resources(run runner) {
 				t.settle(Settlement{Task: task, Effect: driver.Retry, Attempt: attemptOf(task)})
 			}
 		}
-		found, err := t.store.EventByID(t.Context(), "acct", "of_b")
+		found, _, err := t.store.EventByID(t.Context(), "acct", "of_b")
 		t.must(err)
 		wantSame(t, "resource of an event", found.Resource, "b")
 	})

@@ -233,6 +233,9 @@ type State struct {
 	Failures int  // consecutive failed attempts
 	Slow     bool // its attempts take long
 	Open     bool // its circuit breaker is open
+
+	OpenUntil time.Time // earliest start of the next probe, if Open
+	Known     bool      // its deliveries are attempted here
 }
 
 // State returns the state of a webhook's limiter.
@@ -243,10 +246,14 @@ func (s *Scheduler) State(webhook string) State {
 	if w == nil {
 		return State{Cap: s.firstCap}
 	}
-	return State{
+	state := State{
 		InFlight: w.inFlight, Cap: w.limit(), Failures: w.failures, Slow: w.slow,
-		Open: w.health == open && !w.trusted,
+		Open: w.health == open && !w.trusted, Known: !w.paused,
 	}
+	if state.Open {
+		state.OpenUntil = w.turn
+	}
+	return state
 }
 
 func latest(a, b time.Time) time.Time {
