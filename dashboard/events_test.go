@@ -39,8 +39,8 @@ func TestEvents(t *testing.T) {
 
 	s.get("events/evt_heard").want(http.StatusOK).says("Low balance", "https://example.com/hooks "+w.ID+" Pending Not sent", "Exactly as signed", `"threshold"`)
 	s.get("events/evt_unheard").want(http.StatusOK).says("None: no webhook is subscribed to this type.")
-	s.get("events/evt_unheard?webhook=" + w.ID).want(http.StatusOK).says("Why was it sent to this webhook, or not?", "The webhook is not subscribed to the event's type.")
-	s.get("events/evt_heard?webhook=" + w.ID).says("The delivery waits for its turn;", "or none: whether the receiver is down is not known here.")
+	s.get("events/evt_unheard?webhook="+w.ID).want(http.StatusOK).says("Why was it sent to this webhook, or not?", "The webhook is not subscribed to the event's type.")
+	s.get("events/evt_heard?webhook="+w.ID).says("The delivery waits for its turn;", "or none: whether the receiver is down is not known here.")
 	s.get("events/evt_heard?webhook=wh_none").want(http.StatusNotFound)
 	s.get("events/evt_none").want(http.StatusNotFound)
 	s.get("webhooks/" + w.ID + "/deliveries/evt_heard").leadsTo("All deliveries of the event")
