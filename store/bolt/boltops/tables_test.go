@@ -9,7 +9,7 @@ import (
 )
 
 func TestTables_EveryBucket_IsDescribed(t *testing.T) {
-	all := slices.Concat(tables, eventTables, []table{{bucket: schema.Events}})
+	all := slices.Concat(tables, segmentTables)
 	for _, bucket := range schema.Buckets {
 		n := 0
 		for _, table := range all {

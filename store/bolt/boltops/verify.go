@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -46,14 +47,10 @@ type Problem struct {
 
 // String returns the problem as a sentence.
 func (p Problem) String() string {
-	where := p.Bucket
-	if p.Key != "" {
-		where += " " + p.Key
+	if where := strings.TrimSpace(p.Bucket + " " + p.Key); where != "" {
+		return where + ": " + p.What
 	}
-	if where == "" {
-		return p.What
-	}
-	return where + ": " + p.What
+	return p.What
 }
 
 // Err returns nil if there are no problems. Otherwise it returns an error that wraps
@@ -136,7 +133,7 @@ func (f *file) verify(report *Report, sealer signing.Sealer) (damagedPages bool,
 		return damagedPages, err
 	}
 	return damagedPages, f.db.View(func(tx *bbolt.Tx) error {
-		(&verifier{tx: tx, report: report, broken: broken, dataKey: key}).run()
+		(&verifier{tx: tx, report: report, broken: broken, dataKey: key}).verify()
 		return nil
 	})
 }

@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
+	"sort"
+
+	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
@@ -12,145 +16,117 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
+// segmentTables describes the buckets whose rows belong to a segment of events. They are sorted by
+// number like the segments, so that all of them can be read together.
+var segmentTables = []table{
+	{bucket: schema.Fresh, key: hasLength(8), row: (*verifier).fresh},
+	{bucket: schema.Skipped, key: hasLength(8), row: (*verifier).skipped},
+	{bucket: schema.Pending, key: hasLength(8), row: (*verifier).pendingRow},
+	{bucket: schema.FirstAttempts, key: hasLength(16), row: (*verifier).firstAttempts},
+	{bucket: schema.Attempts, key: hasLength(12), row: (*verifier).attempt},
+	{bucket: schema.LastAttempts, key: hasLength(12), row: (*verifier).attempt},
+}
+
 // eventState is the part of a [verifier]'s state that concerns events.
 type eventState struct {
-	segments *eventlog.Segments
-	first    uint64 // number of the first event; earlier events are purged
-	last     uint64 // last number assigned
+	first   uint64 // number of the first event; earlier events are purged
+	last    uint64 // last number assigned
+	erasing bool   // whether an erasure is in progress
+	found   *eventlog.Segments
+	runs    map[string]runIndex // by bucket: schema.Runs and schema.EventRuns
+
 	idsFrom  uint64 // IDs of events with lower numbers have been purged
 	idSecret eventlog.IDSecret
 	idRuns   []uint64 // ascending
 
-	webhookRuns, eventRuns runIndex
+	segment    record.Segment // the current segment
+	bodiless   []byte         // key of the current segment, while its bodies are expected next
+	deliveries []delivery     // of the current segment, by ascending numbers
+	next       [6]position    // in segmentTables
 }
 
-// A runIndex holds the state while Verify checks one of two indexes: schema.Runs, which lists the
-// deliveries of each webhook, or schema.EventRuns, which lists the events of each account and type.
-// Each row of an index lists numbers within one run.
+// A delivery holds what the rows of a delivery imply for the index of failed deliveries.
+type delivery struct {
+	number  uint64
+	webhook []byte
+	attempt int  // number of the last attempt
+	failed  bool // whether schema.Failed must list it
+}
+
+// A runIndex is the state of an index whose rows list numbers: schema.Runs lists the deliveries of
+// each webhook, and schema.EventRuns the events of each account and type.
 type runIndex struct {
-	end      uint64         // all lower numbers must be indexed
-	unlisted map[uint64]int // by run: count of numbers missing from the rows
+	end   uint64 // all lower numbers are indexed
+	first []byte // key of the first row; earlier rows may have been purged
 }
 
-func (v *verifier) newRunIndex(end []byte) runIndex {
-	return runIndex{min(eventlog.Number(v.tx, end), v.tx.Bucket(schema.Events).Sequence()+1), make(map[uint64]int)}
+func (v *verifier) newRunIndex(bucket, end []byte) runIndex {
+	first, _ := v.tx.Bucket(bucket).Cursor().First()
+	return runIndex{min(eventlog.Number(v.tx, end), v.last+1), first}
 }
 
-// count updates unlisted: by is 1 for a number that the index must contain, and -1 for a number
-// that a row of the index contains.
-func (x *runIndex) count(number uint64, by int) {
-	if number < x.end {
-		x.unlisted[number/eventlog.RunSize*eventlog.RunSize] += by
+// readEvents checks the segments with their bodies, and the rows that belong to them.
+func (v *verifier) readEvents(events *table) {
+	erasure, _ := v.tx.Bucket(schema.Erasures).Cursor().First()
+	v.eventState = eventState{
+		last: v.tx.Bucket(schema.Events).Sequence(), found: eventlog.NewSegments(v.tx),
+		erasing: erasure != nil || v.broken[string(schema.Erasures)], idsFrom: eventlog.Number(v.tx, schema.MetaIDsGone),
 	}
-}
-
-// eventTables describes the buckets of events, except schema.Events itself.
-var eventTables = []table{
-	{bucket: schema.Fresh, key: exactly(8, "a number"), check: (*verifier).fresh},
-	{bucket: schema.Skipped, key: exactly(8, "a number"), check: (*verifier).skipped},
-	{bucket: schema.Pending, key: exactly(8, "a number"), check: (*verifier).pendingRow},
-	{bucket: schema.EventIDs, key: exactly(eventlog.IDRowSize, "numbers of a run and row"), check: (*verifier).idRow},
-	{bucket: schema.FirstAttempts, key: exactly(16, "two numbers"), check: (*verifier).firstAttempts},
-	{bucket: schema.Attempts, key: exactly(12, "two numbers"), check: (*verifier).attempt},
-	{bucket: schema.LastAttempts, key: exactly(12, "two numbers"), check: (*verifier).attempt},
-	{bucket: schema.Failed, key: numberAnd(record.MaxFailed, "webhook"), check: (*verifier).failed},
-	{bucket: schema.Runs, key: numberAnd(eventlog.RunSize, "webhook"), check: (*verifier).webhookRun},
-	{bucket: schema.EventRuns, key: numberAnd(eventlog.RunSize, "account and type"), check: (*verifier).eventRun},
-}
-
-// numberAnd returns a check for keys that begin with an 8-byte number divisible by multiple,
-// followed by more bytes.
-func numberAnd(multiple uint64, what string) func([]byte) string {
-	return func(k []byte) string {
-		return unless(len(k) >= 9 && record.Number(k[:8])%multiple == 0, "malformed key: want a number and "+what)
+	v.runs = map[string]runIndex{
+		string(schema.Runs):      v.newRunIndex(schema.Runs, schema.MetaRuns),
+		string(schema.EventRuns): v.newRunIndex(schema.EventRuns, schema.MetaEventRuns),
 	}
-}
-
-// eventBuckets checks all buckets of events. If schema.Events has a problem, it does not check the
-// others.
-func (v *verifier) eventBuckets() {
-	if v.broken[string(schema.Events)] {
-		return
-	}
-	before := len(v.report.Problems)
-	v.webhookRuns, v.eventRuns = v.newRunIndex(schema.MetaRuns), v.newRunIndex(schema.MetaEventRuns)
-	v.segments, v.idsFrom = eventlog.NewSegments(v.tx), eventlog.Number(v.tx, schema.MetaIDsGone)
 	copy(v.idSecret[:], v.tx.Bucket(schema.Meta).Get(schema.MetaIDSecret))
-	v.loadIDRuns()
-	v.eventRows()
-	if len(v.report.Problems) > before {
-		return
+	if !v.broken[string(schema.EventIDs)] {
+		c := v.tx.Bucket(schema.EventIDs).Cursor()
+		for k, _ := c.First(); len(k) == eventlog.IDRowSize; k, _ = c.Seek(record.NumberKey(eventlog.IDRunOf(k) + 1)) {
+			v.idRuns = append(v.idRuns, eventlog.IDRunOf(k))
+		}
 	}
-	v.check(eventTables)
-	v.missingRows(schema.Runs, &v.webhookRuns)
-	v.missingRows(schema.EventRuns, &v.eventRuns)
+	v.rows(events)
+	v.endSegment()
+	v.segment = record.Segment{}
+	v.readSegmentTables(math.MaxUint64) // the remaining rows belong to no segment
+	if v.first == 0 {                   // all events are purged
+		v.first = v.last + 1
+	}
 }
 
-// segmentAt returns the segment with that key, or a problem.
-func (v *verifier) segmentAt(key []byte) (s record.Segment, problem string) {
-	s, err := record.DecodeSegment(key, v.tx.Bucket(schema.Events).Get(key))
-	return s, unless(err == nil, "no such segment")
-}
-
-// recipient returns the webhook of the delivery with that number, or a problem.
-func (v *verifier) recipient(number uint64) (webhook []byte, problem string) {
-	segment, err := v.segments.At(number)
-	if err == nil {
-		webhook, err = segment.Recipient(number)
+// eventRow checks a segment, the bodies of its events, or a divider.
+func (v *verifier) eventRow(k, value []byte) string {
+	switch {
+	case eventlog.IsDivider(k, value):
+		return ""
+	case len(k) == 9 && k[8] == 'b':
+		bodies, err := record.DecodePack(value)
+		whole := err == nil && (v.bodiless == nil || isWhole(bodies, v.segment.Len()))
+		ofSegment := bytes.Equal(k[:8], v.bodiless) || v.segment.Last == 0
+		v.bodiless = nil
+		if !ofSegment {
+			return "no segment has these bodies"
+		}
+		return unless(whole, "bodies are unreadable, or their number differs from the events'")
 	}
-	return webhook, unless(err == nil, "no such delivery")
-}
-
-// eventRows checks the segments, and the bodies of their events.
-func (v *verifier) eventRows() {
-	bodiesGone := eventlog.Number(v.tx, schema.MetaBodiesGone)
-	var segment record.Segment
-	var bodiless []byte // key of the last segment, while its bodies are expected next
-	end := func() {
-		if bodiless == nil || segment.Last < bodiesGone {
-			return
-		}
-		if event, err := segment.Event(0); err != nil || !event.NoBody { // imported without body
-			v.problem(schema.Events, bodiless, "bodies of the segment's events are missing")
+	v.endSegment()
+	before := v.segment.Last
+	var err error
+	v.segment, err = record.DecodeSegment(k, value)
+	switch {
+	case err != nil || v.segment.Len() == 0:
+		return unreadable
+	case v.segment.First <= before || v.segment.Last > v.last:
+		return "numbers overlap with the previous segment, or were never assigned"
+	}
+	if v.bodiless = bytes.Clone(k); v.first == 0 {
+		v.first = v.segment.First
+	}
+	for i := range v.segment.Len() {
+		if problem := v.event(i); problem != "" {
+			return problem
 		}
 	}
-	v.rows(schema.Events, func(k, value []byte) string {
-		switch {
-		case eventlog.IsDivider(k, value):
-			return ""
-		case len(k) == 9 && k[8] == 'b':
-			bodies, err := record.DecodePack(value)
-			whole := err == nil && (bodiless == nil || isWhole(bodies, segment.Len()))
-			ofSegment := bytes.Equal(k[:8], bodiless) || v.last == 0
-			bodiless = nil
-			if !ofSegment {
-				return "no segment has these bodies"
-			}
-			return unless(whole, "bodies are unreadable, or their number differs from the events'")
-		}
-		end()
-		bodiless = nil
-		var err error
-		if segment, err = record.DecodeSegment(k, value); err != nil {
-			return cannotBeRead
-		}
-		if segment.First <= v.last {
-			return "numbers overlap with the previous segment"
-		}
-		if v.first == 0 {
-			v.first = segment.First
-		}
-		v.last, bodiless = segment.Last, bytes.Clone(k)
-		return v.eventsOf(&segment)
-	})
-	end()
-	sequence := v.tx.Bucket(schema.Events).Sequence()
-	if v.last > sequence {
-		v.report.add(Problem{Bucket: string(schema.Events), What: fmt.Sprintf("number %d exists, but the last assigned number is %d", v.last, sequence)})
-	}
-	if v.last = sequence; v.first == 0 { // all events are purged
-		v.first = sequence + 1
-	}
+	v.readSegmentTables(v.segment.Last)
+	return ""
 }
 
 // isWhole reports whether a pack has n readable records.
@@ -163,288 +139,239 @@ func isWhole(pack record.Pack, n int) bool {
 	return pack.Len() == n
 }
 
-// eventsOf checks the events of a segment, and that each event is found by its ID.
-func (v *verifier) eventsOf(s *record.Segment) string {
-	if s.Len() == 0 {
-		return cannotBeRead
+// event checks the event at index i of the current segment, and that it is found by its ID.
+func (v *verifier) event(i int) (problem string) {
+	event, err := v.segment.Event(i)
+	n := v.segment.Number(i)
+	if err != nil || n == 0 || event.ID == "" || event.Account == "" {
+		return "unreadable event"
 	}
-	for i := range s.Len() {
-		event, err := s.Event(i)
-		n := s.Number(i)
-		if err != nil || n == 0 || event.ID == "" || event.Account == "" {
-			return "unreadable event"
+	next, erasing := n+1, v.isErasing(event.Account)
+	for number, webhook := range v.segment.Recipients(i) {
+		if next = number + 1; len(webhook) == 0 {
+			return "delivery without a webhook"
 		}
-		next, erasing := n+1, v.isErasing(event.Account)
-		for number, webhook := range s.Recipients(i) {
-			if next = number + 1; len(webhook) == 0 {
-				return "delivery without a webhook"
-			}
-			if !erasing {
-				v.webhookRuns.count(number, 1)
-			}
-		}
-		if next > s.End(i) { // after an erasure, there may be fewer deliveries than numbers
-			return "an event's deliveries do not match their numbers"
-		}
-		v.report.Events++
+		v.deliveries = append(v.deliveries, delivery{number: number, webhook: webhook})
 		if !erasing {
-			v.eventRuns.count(n, 1)
-		}
-		if !event.Forgotten && n >= v.idsFrom && !v.findsID(&event, n) {
-			return fmt.Sprintf("event %d is missing from event_ids", n)
+			v.wantNumber(schema.Runs, number, webhook)
 		}
 	}
-	return ""
+	if next > v.segment.End(i) { // after an erasure, there may be fewer deliveries than numbers
+		return "an event's deliveries do not match their numbers"
+	}
+	v.report.Events++
+	if !erasing {
+		v.wantNumber(schema.EventRuns, n, record.Prefixed(event.Account, string(event.Type)))
+	}
+	at, _ := slices.BinarySearch(v.idRuns, n)
+	if event.Forgotten || n < v.idsFrom || at == len(v.idRuns) {
+		return "" // the ID is purged, or in no run yet
+	}
+	// Runs may also contain the IDs of erased events. A damaged row is reported separately.
+	found, err := eventlog.AppendFromRun(v.tx.Bucket(schema.EventIDs).Cursor(), nil, v.idRuns[at], v.idSecret.KeyOf(event.Account, event.ID))
+	return unless(err != nil || slices.Contains(found, n), fmt.Sprintf("event %d is missing from %s", n, schema.EventIDs))
 }
 
-func (v *verifier) loadIDRuns() {
-	if v.broken[string(schema.EventIDs)] {
+// wantNumber requires a number in the row of a run index whose key ends in tail.
+func (v *verifier) wantNumber(bucket []byte, number uint64, tail []byte) {
+	x := v.runs[string(bucket)]
+	row := append(record.NumberKey(number/eventlog.RunSize*eventlog.RunSize), tail...)
+	if number < x.end && x.first != nil && bytes.Compare(row, x.first) >= 0 {
+		v.want(bucket, row, record.NumberKey(number))
+	}
+}
+
+// A position is the next row to read in a bucket.
+type position struct {
+	cursor   *bbolt.Cursor
+	k, value []byte
+}
+
+// readSegmentTables checks the rows of segmentTables up to a number, unless a segment is damaged.
+func (v *verifier) readSegmentTables(last uint64) {
+	if v.damaged[string(schema.Events)] {
 		return
 	}
-	c := v.tx.Bucket(schema.EventIDs).Cursor()
-	for k, _ := c.First(); len(k) == eventlog.IDRowSize; k, _ = c.Seek(record.NumberKey(eventlog.IDRunOf(k) + 1)) {
-		v.idRuns = append(v.idRuns, eventlog.IDRunOf(k))
-	}
-}
-
-// findsID reports whether the run that should contain the event's ID contains it.
-func (v *verifier) findsID(event *record.Event, n uint64) bool {
-	i, _ := slices.BinarySearch(v.idRuns, n)
-	if i == len(v.idRuns) || v.broken[string(schema.EventIDs)] {
-		return true // the ID is in no run yet
-	}
-	rows := v.tx.Bucket(schema.EventIDs).Cursor()
-	found, err := eventlog.AppendFromRun(rows, nil, v.idRuns[i], v.idSecret.KeyOf(event.Account, event.ID))
-	return err != nil || slices.Contains(found, n) // a damaged row is reported separately
-}
-
-// idRow checks a row of IDs. [verifier.findsID] checks whether its IDs lead to their events.
-func (v *verifier) idRow(k, value []byte) ([]ref, string) {
-	entries, err := record.AppendIDEntries(nil, value)
-	return nil, unless(err == nil && len(entries) > 0 && eventlog.IDRunOf(k) <= v.last, cannotBeRead)
-}
-
-// bits checks a bitmap of a segment's deliveries, and calls visit with each delivery in it.
-func (v *verifier) bits(k, value []byte, visit func(number uint64, webhook []byte)) (problem string) {
-	m, err := record.DecodeBitmap(value)
-	if err != nil {
-		return cannotBeRead
-	}
-	segment, problem := v.segmentAt(k)
-	switch {
-	case problem != "":
-		return problem
-	case m.First != segment.First || m.IsEmpty():
-		return "starts at another number than its segment, or is empty"
-	}
-	left := 0
-	m.Each(func(uint64) bool { left++; return true })
-	for i := range segment.Len() {
-		for number, webhook := range segment.Recipients(i) {
-			if m.Has(number) {
-				left--
-				visit(number, webhook)
-			}
+	for i := range segmentTables {
+		t, p := &segmentTables[i], &v.next[i]
+		if v.broken[string(t.bucket)] {
+			continue
+		}
+		if p.cursor == nil {
+			p.cursor = v.tx.Bucket(t.bucket).Cursor()
+			p.k, p.value = p.cursor.First()
+		}
+		for ; p.k != nil && (len(p.k) < 8 || record.Number(p.k[:8]) <= last); p.k, p.value = p.cursor.Next() {
+			v.checkRow(t, p.k, p.value)
 		}
 	}
-	return unless(left == 0, "contains numbers that are not deliveries")
 }
 
-// isFresh reports whether a delivery has been pending since its publication, without an attempt.
-func (v *verifier) isFresh(number uint64) bool {
-	return !v.broken[string(schema.Fresh)] && eventlog.InBitmap(v.tx, schema.Fresh, number)
+// endSegment completes the check of the current segment.
+func (v *verifier) endSegment() {
+	if v.bodiless != nil && v.segment.Last >= eventlog.Number(v.tx, schema.MetaBodiesGone) {
+		if event, err := v.segment.Event(0); err != nil || !event.NoBody { // imported without body
+			v.problem(schema.Events, v.bodiless, "bodies of the segment's events are missing")
+		}
+	}
+	isKnown := !v.broken[string(schema.Attempts)] && !v.broken[string(schema.LastAttempts)]
+	for _, d := range v.deliveries {
+		if !d.failed || !isKnown || v.isErasingEventOf(d.number) {
+			continue
+		}
+		row := eventlog.FailedKey(d.number, string(d.webhook))
+		value, ok := v.get(schema.Failed, row)
+		m, err := record.DecodeFailed(record.Number(row[:8]), value)
+		if ok && err == nil && !m.Has(d.number) { // a damaged row is reported separately
+			v.problem(schema.Failed, row, fmt.Sprintf("delivery %d is missing", d.number))
+		}
+	}
+	v.bodiless, v.deliveries = nil, v.deliveries[:0]
+}
+
+// delivery returns the delivery with that number in the current segment, or nil.
+func (v *verifier) delivery(number uint64) *delivery {
+	i := sort.Search(len(v.deliveries), func(i int) bool { return v.deliveries[i].number >= number })
+	if i == len(v.deliveries) || v.deliveries[i].number != number {
+		return nil
+	}
+	return &v.deliveries[i]
+}
+
+func noDelivery(number uint64) string { return fmt.Sprintf("no such delivery: %d", number) }
+
+func (v *verifier) fresh(k, value []byte) string { return v.bitmap(k, value, v.countPending) }
+
+func (v *verifier) skipped(k, value []byte) string {
+	return v.bitmap(k, value, func(number uint64, d *delivery) {
+		d.failed = number < v.runs[string(schema.Runs)].end // otherwise it is listed later, with its run
+	})
+}
+
+// bitmap checks a bitmap of the segment's deliveries, and calls visit with each of them.
+func (v *verifier) bitmap(k, value []byte, visit func(number uint64, d *delivery)) string {
+	m, err := record.DecodeBitmap(value)
+	switch {
+	case err != nil:
+		return unreadable
+	case !bytes.Equal(k, v.segment.Key):
+		return "no such segment"
+	case m.First != v.segment.First || m.IsEmpty():
+		return "starts at another number than its segment, or is empty"
+	}
+	ok := m.Each(func(n uint64) bool {
+		d := v.delivery(n)
+		if d != nil {
+			visit(n, d)
+		}
+		return d != nil
+	})
+	return unless(ok, "contains numbers that are not deliveries")
 }
 
 // countPending counts a delivery if its webhook exists.
-func (v *verifier) countPending(webhook []byte) {
-	if account, ok := v.get(schema.WebhookIDs, webhook); ok && account != nil {
+func (v *verifier) countPending(_ uint64, d *delivery) {
+	if account, ok := v.get(schema.WebhookIDs, d.webhook); ok && account != nil {
 		v.report.Pending++
 	}
 }
 
-func (v *verifier) fresh(k, value []byte) ([]ref, string) {
-	return nil, v.bits(k, value, func(_ uint64, webhook []byte) { v.countPending(webhook) })
-}
-
-func (v *verifier) skipped(k, value []byte) (refs []ref, problem string) {
-	both := ""
-	problem = v.bits(k, value, func(number uint64, webhook []byte) {
-		if v.isFresh(number) {
-			both = fmt.Sprintf("delivery %d is both skipped and pending", number)
-		}
-		if number < v.webhookRuns.end {
-			refs = v.appendFailed(refs, number, webhook)
-		}
-	})
-	if problem == "" {
-		problem = both
+func (v *verifier) pendingRow(k, value []byte) string {
+	d := v.delivery(record.Number(k))
+	if d == nil {
+		return noDelivery(record.Number(k))
 	}
-	return refs, problem
+	v.countPending(0, d)
+	_, err := record.DecodePending(value)
+	return unless(err == nil, unreadable)
 }
 
-// appendFailed appends a ref to the index row of a failed delivery, unless its account is being
-// erased.
-func (v *verifier) appendFailed(refs []ref, number uint64, webhook []byte) []ref {
-	if v.isErasingEventOf(number) {
-		return refs
+func (v *verifier) firstAttempts(k, value []byte) (problem string) {
+	pack, err := record.DecodePack(value)
+	if err != nil || pack.Len() == 0 {
+		return unreadable
 	}
-	first := number / record.MaxFailed * record.MaxFailed
-	return append(refs, ref{schema.Failed, eventlog.FailedKey(number, string(webhook)), func(value []byte) bool {
-		m, err := record.DecodeFailed(first, value)
-		return err != nil || m.Has(number)
-	}, fmt.Sprintf("delivery %d is missing from failed_deliveries", number)})
+	last := record.Number(k[8:]) - 1 // the pack may begin with a greater number
+	for i := 0; i < pack.Len() && problem == ""; i++ {
+		one := pack.At(i)
+		if len(one) < 8 || record.Number(one[:8]) <= last {
+			return "unreadable record, or attempts out of order"
+		}
+		last = record.Number(one[:8])
+		problem = v.attemptAt(last, 1, one[8:])
+	}
+	return problem
 }
 
-// eventOf returns the event to which a number belongs. The number is that of the event or of one of
-// its deliveries. own is the event's own number.
-func (v *verifier) eventOf(number uint64) (event record.Event, own uint64, ok bool) {
-	segment, err := v.segments.At(number)
+// attempt checks a row of schema.Attempts or schema.LastAttempts.
+func (v *verifier) attempt(k, value []byte) string {
+	return v.attemptAt(record.Number(k[:8]), int(binary.BigEndian.Uint32(k[8:])), value)
+}
+
+// attemptAt checks the record of an attempt at a delivery.
+func (v *verifier) attemptAt(number uint64, want int, value []byte) string {
+	d := v.delivery(number)
+	if d == nil {
+		return noDelivery(number)
+	}
+	attempt, outcome, err := record.DecodeAttempt(value)
+	if err != nil || attempt.Number != want {
+		return unreadable
+	}
+	if want > d.attempt {
+		d.attempt, d.failed = want, outcome == driver.GiveUp
+	}
+	return ""
+}
+
+// failed checks a row of deliveries that may have failed.
+func (v *verifier) failed(k, value []byte) (problem string) {
+	m, err := record.DecodeFailed(record.Number(k[:8]), value)
 	if err != nil {
-		return event, 0, false
+		return unreadable
 	}
-	i := segment.Index(number)
-	event, err = segment.Event(i)
-	return event, segment.Number(i), err == nil
+	m.Each(func(n uint64) bool {
+		if n >= v.first {
+			var webhook []byte
+			segment, err := v.found.At(n)
+			if err == nil {
+				webhook, err = segment.Recipient(n)
+			}
+			problem = unless(err == nil && bytes.Equal(webhook, k[8:]), fmt.Sprintf("no delivery %d to this webhook", n))
+		}
+		return problem == ""
+	})
+	return problem
+}
+
+// runRow checks a row of schema.Runs or schema.EventRuns.
+func (v *verifier) runRow(k, value []byte) string {
+	run := record.Number(k[:8])
+	numbers, err := record.DecodeRun(run, value)
+	switch {
+	case run >= v.runs[v.bucket].end:
+		return "belongs to a run that is not indexed yet"
+	case err != nil:
+		return unreadable
+	}
+	for _, n := range numbers {
+		if n >= v.first && !v.isErasingEventOf(n) {
+			v.have(k, record.NumberKey(n))
+		}
+	}
+	return ""
 }
 
 // isErasingEventOf reports whether the event or delivery with that number belongs to an account
 // under erasure. An index row of such an account is deleted together with the first of its events.
 func (v *verifier) isErasingEventOf(number uint64) bool {
-	event, _, ok := v.eventOf(number)
-	return ok && v.isErasing(event.Account)
-}
-
-func (v *verifier) pendingRow(k, value []byte) ([]ref, string) {
-	webhook, problem := v.recipient(record.Number(k))
-	if problem != "" {
-		return nil, problem
+	if !v.erasing {
+		return false
 	}
-	v.countPending(webhook)
-	if _, err := record.DecodePending(value); err != nil {
-		return nil, cannotBeRead
-	}
-	return nil, unless(!v.isFresh(record.Number(k)), "is also in fresh")
-}
-
-func (v *verifier) firstAttempts(k, value []byte) (refs []ref, problem string) {
-	pack, err := record.DecodePack(value)
-	if err != nil || pack.Len() == 0 {
-		return nil, cannotBeRead
-	}
-	segment, problem := v.segmentAt(k[:8])
-	last := record.Number(k[8:]) - 1 // the pack may begin with a greater number
-	for i := 0; i < pack.Len() && problem == ""; i++ {
-		one := pack.At(i)
-		if len(one) < 8 {
-			return nil, cannotBeRead
-		}
-		n := record.Number(one[:8])
-		switch {
-		case n <= last:
-			return nil, "attempts are out of order"
-		case n < segment.First || n > segment.Last:
-			return nil, fmt.Sprintf("delivery %d is not in the segment", n)
-		case v.isFresh(n):
-			return nil, fmt.Sprintf("delivery %d has attempts, but is in fresh", n)
-		}
-		last = n
-		refs, problem = v.attemptOf(refs, n, 1, one[8:])
-	}
-	return refs, problem
-}
-
-// attempt checks a row of the bucket attempts or last_attempts.
-func (v *verifier) attempt(k, value []byte) ([]ref, string) {
-	return v.attemptOf(nil, record.Number(k[:8]), int(binary.BigEndian.Uint32(k[8:])), value)
-}
-
-// attemptOf checks an attempt at a delivery, and appends refs to the rows that must exist for it.
-func (v *verifier) attemptOf(refs []ref, number uint64, want int, value []byte) ([]ref, string) {
-	webhook, problem := v.recipient(number)
-	if problem != "" {
-		return nil, problem
-	}
-	attempt, outcome, err := record.DecodeAttempt(value)
-	if err != nil || attempt.Number != want {
-		return nil, cannotBeRead
-	}
-	if outcome == driver.GiveUp && v.isLast(number, want) {
-		refs = v.appendFailed(refs, number, webhook)
-	}
-	return refs, ""
-}
-
-// isLast reports whether an attempt is the last one at a delivery.
-func (v *verifier) isLast(number uint64, attempt int) bool {
-	next := eventlog.AttemptKey(number, attempt+1)
-	for _, bucket := range [][]byte{schema.Attempts, schema.LastAttempts} {
-		if v.broken[string(bucket)] {
-			return false
-		}
-		if k, _ := v.tx.Bucket(bucket).Cursor().Seek(next); bytes.HasPrefix(k, record.NumberKey(number)) {
-			return false
-		}
-	}
-	return true
-}
-
-func (v *verifier) failed(k, value []byte) (refs []ref, problem string) {
-	m, err := record.DecodeFailed(record.Number(k[:8]), value)
+	segment, err := v.found.At(number)
 	if err != nil {
-		return nil, cannotBeRead
+		return false
 	}
-	m.Each(func(n uint64) bool {
-		problem = v.deliveryTo(n, k[8:])
-		return problem == ""
-	})
-	return nil, problem
-}
-
-func (v *verifier) webhookRun(k, value []byte) ([]ref, string) {
-	return nil, v.runRow(&v.webhookRuns, k, value, func(n uint64) string { return v.deliveryTo(n, k[8:]) })
-}
-
-func (v *verifier) eventRun(k, value []byte) ([]ref, string) {
-	return nil, v.runRow(&v.eventRuns, k, value, func(n uint64) string {
-		event, own, ok := v.eventOf(n)
-		is := ok && own == n && bytes.Equal(k[8:], record.Prefixed(event.Account, string(event.Type)))
-		return unless(n < v.first || is, fmt.Sprintf("no event %d of this account and type", n))
-	})
-}
-
-// runRow checks a row of a run index. wrong returns the problem of a number in the row, or "".
-func (v *verifier) runRow(index *runIndex, k, value []byte, wrong func(n uint64) (problem string)) (problem string) {
-	begin := record.Number(k[:8])
-	numbers, err := record.DecodeRun(begin, value)
-	switch {
-	case begin >= index.end:
-		return "belongs to a run that is not indexed yet"
-	case err != nil:
-		return cannotBeRead
-	}
-	for _, n := range numbers {
-		if problem := wrong(n); problem != "" {
-			return problem
-		}
-		if n >= v.first && !v.isErasingEventOf(n) {
-			index.count(n, -1)
-		}
-	}
-	return ""
-}
-
-// missingRows reports the runs with numbers that the index lacks. It does not check the oldest run,
-// which may be partly purged.
-func (v *verifier) missingRows(bucket []byte, index *runIndex) {
-	for run := v.first/eventlog.RunSize*eventlog.RunSize + eventlog.RunSize; run < index.end && !v.broken[string(bucket)]; run += eventlog.RunSize {
-		if n := index.unlisted[run]; n > 0 {
-			v.problem(bucket, record.NumberKey(run), fmt.Sprintf("rows for %d numbers of this run are missing", n))
-		}
-	}
-}
-
-// deliveryTo returns a problem unless the delivery goes to the webhook, or has been purged.
-func (v *verifier) deliveryTo(number uint64, webhook []byte) (problem string) {
-	to, unknown := v.recipient(number)
-	return unless(number < v.first || unknown == "" && bytes.Equal(to, webhook), fmt.Sprintf("no delivery %d to this webhook", number))
+	event, err := segment.Event(segment.Index(number))
+	return err == nil && v.isErasing(event.Account)
 }

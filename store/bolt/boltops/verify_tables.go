@@ -9,8 +9,10 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/cursor"
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/bolt/internal/auditlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/eventlog"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
@@ -20,94 +22,53 @@ import (
 // A table describes the rows of a bucket.
 type table struct {
 	bucket []byte
-	key    func(k []byte) (malformed string) // checks the form of a key; nil if any key is valid
+	key    func(k []byte) (ok bool) // checks the form of a key; nil if row does, or any key is valid
 
-	// check decodes a row. It returns refs to the rows that the row requires in other buckets: its
-	// index rows, and the rows to which it refers. If check is nil, any value is valid.
-	check func(v *verifier, k, value []byte) (refs []ref, malformed string)
+	// row checks a row: it decodes it, looks up rows that must exist, and calls [verifier.want] for
+	// the index rows that the row requires. In an index, it calls [verifier.have]. If row is nil,
+	// any value is valid, and the row of an index is one entry.
+	row func(v *verifier, k, value []byte) (problem string)
 
-	// owner returns the row to which an index row belongs. If that row's refs do not include the
-	// index row, orphan is the problem to report. owner is nil if the bucket is not an index, or if
-	// its rows may outlive their owners.
-	owner  func(v *verifier, k, value []byte) (bucket, key []byte)
-	orphan string
-
-	count func(r *Report, value []byte) // counts a row; nil if rows are not counted
+	// source is the bucket whose rows require the rows of this one; nil if this is no index. The
+	// rows must be exactly those required.
+	source []byte
 }
 
-// A ref is a row that must exist in another bucket.
-type ref struct {
-	bucket, key []byte
-	has         func(value []byte) bool // checks the value; nil if any value is valid
-	// Text of the problem if the row is missing or wrong; empty means "<bucket> does not have it".
-	problem string
-}
-
-// tables describes all buckets except schema.Events and the buckets in eventTables.
+// tables describes all buckets, except those of segmentTables.
 var tables = []table{
-	{bucket: schema.Meta, check: (*verifier).meta},
-	{bucket: schema.Keys, key: exactly(len(driver.Hash{}.Sum), "a hash"), check: (*verifier).key, count: countKey},
-	{bucket: schema.Accounts, key: accountRow, check: (*verifier).account},
-	{bucket: schema.KeyUses, check: func(_ *verifier, k, value []byte) ([]ref, string) {
-		return []ref{{schema.Accounts, k, nil, "no such key"}}, unless(record.ValidUses(value), cannotBeRead)
-	}},
-	{bucket: schema.Expiry, key: atLeast(9, "a time, an account and an ID"), owner: func(v *verifier, k, _ []byte) (bucket, key []byte) {
-		account, id, _ := bytes.Cut(k[8:], []byte{0})
-		row, _ := v.get(schema.Accounts, record.AccountKey(string(account), string(id)))
-		return schema.Keys, record.DecodeAccountRow(row).Hash
-	}, orphan: "no key expires at this time"},
-	{bucket: schema.Webhooks, key: prefixed(0), check: (*verifier).webhook, count: func(r *Report, _ []byte) { r.Webhooks++ }},
-	{bucket: schema.WebhookIDs, owner: webhookOf, orphan: "no such webhook"},
-	{bucket: schema.Failing, owner: webhookOf, orphan: notListed},
-	{bucket: schema.Held, owner: webhookOf, orphan: notListed},
-	{bucket: schema.Off, owner: webhookOf, orphan: notListed},
-	{bucket: schema.Deleted, check: func(v *verifier, id, account []byte) ([]ref, string) {
-		if found, _ := v.get(schema.WebhookIDs, id); found != nil {
-			return nil, "the webhook exists"
-		}
-		return nil, unless(len(account) > 0, cannotBeRead)
-	}},
-	{bucket: schema.Recoveries, check: func(_ *verifier, id, value []byte) ([]ref, string) {
-		r, err := record.DecodeRecovery(string(id), value)
-		refs := []ref{{bucket: schema.RecoveryTimes, key: record.RecoveryTimeKey(&r)}}
-		if !r.Done {
-			refs = append(refs, ref{schema.OpenRecoveries, []byte(r.WebhookID), func(open []byte) bool { return record.DecodeID(open) == r.ID }, ""})
-		}
-		return refs, unless(err == nil, cannotBeRead)
-	}},
-	{bucket: schema.OpenRecoveries, owner: func(_ *verifier, _, value []byte) (bucket, key []byte) {
-		return schema.Recoveries, []byte(record.DecodeID(value))
-	}, orphan: "no such unfinished recovery"},
-	{bucket: schema.RecoveryTimes, key: atLeast(9, "a time and a recovery"), check: wantEmpty, owner: func(_ *verifier, k, _ []byte) (bucket, key []byte) {
-		return schema.Recoveries, k[8:]
-	}, orphan: "no such recovery"},
-	// Some of the listed recoveries may have been purged.
-	{bucket: schema.WebhookRecoveries, check: func(_ *verifier, webhook, value []byte) ([]ref, string) {
-		ids, err := record.DecodeIDs(value)
-		return []ref{{schema.WebhookIDs, webhook, nil, "no such webhook"}}, unless(err == nil && len(ids) <= driver.MaxRecoveries, cannotBeRead)
-	}},
-	{bucket: schema.Requests, key: requestKey, check: func(v *verifier, k, value []byte) ([]ref, string) {
-		r, err := record.DecodeRequest(value)
-		if account, _, _ := split(k[1:]); v.isErasing(account) {
-			return nil, unless(err == nil, cannotBeRead)
-		}
-		return []ref{{bucket: schema.RequestTimes, key: record.RequestTimeKey(r.At, k)}}, unless(err == nil, cannotBeRead)
-	}},
-	// These rows have no owner: the request may have been stored again at another time, or removed.
-	{bucket: schema.RequestTimes, key: prefixed(9), check: wantEmpty},
-	{bucket: schema.Alerts, key: prefixed(0), check: wantVersion},
-	{bucket: schema.DueAlerts, key: prefixed(0)},
-	{bucket: schema.DedupKeys, key: prefixed(8)},
-	{bucket: schema.Erasures, check: wantVersion},
-	{bucket: schema.Audit, key: exactly(8, "a number"), check: (*verifier).entry},
-	{bucket: schema.AuditPending, check: (*verifier).entryPending},
-	{bucket: schema.AuditRoutine, key: routineAuditEntryKey, check: (*verifier).entryRoutine},
+	{bucket: schema.Meta, row: (*verifier).meta},
+	{bucket: schema.Keys, key: hasLength(len(driver.Hash{}.Sum)), row: (*verifier).apiKey, source: schema.Keys}, // for aliases
+	{bucket: schema.Accounts, key: accountRow, row: (*verifier).account, source: schema.Keys},                   // for hashes
+	{bucket: schema.KeyUses, row: (*verifier).keyUses},
+	{bucket: schema.Expiry, source: schema.Keys},
+	{bucket: schema.Webhooks, key: hasPrefixAt(0), row: (*verifier).webhook},
+	{bucket: schema.WebhookIDs, source: schema.Webhooks},
+	{bucket: schema.Failing, source: schema.Webhooks},
+	{bucket: schema.Held, source: schema.Webhooks},
+	{bucket: schema.Off, source: schema.Webhooks},
+	{bucket: schema.Deleted, row: (*verifier).deletedWebhook},
+	{bucket: schema.Recoveries, row: (*verifier).recovery},
+	{bucket: schema.OpenRecoveries, source: schema.Recoveries},
+	{bucket: schema.RecoveryTimes, source: schema.Recoveries},
+	{bucket: schema.WebhookRecoveries, row: (*verifier).webhookRecoveries},
+	{bucket: schema.Requests, key: requestKey, row: (*verifier).request},
+	// A row of RequestTimes may outlive its request, which may be removed or stored again.
+	{bucket: schema.RequestTimes, key: hasPrefixAt(9), row: wantEmpty},
+	{bucket: schema.Alerts, key: hasPrefixAt(0), row: wantVersion},
+	{bucket: schema.DueAlerts, key: hasPrefixAt(0)},
+	{bucket: schema.DedupKeys, key: hasPrefixAt(8)},
+	{bucket: schema.Erasures, row: wantVersion},
+	{bucket: schema.Audit, row: (*verifier).auditEntry, source: schema.Accounts}, // for entries, by list
+	{bucket: schema.AuditPending, row: (*verifier).auditPending},
+	{bucket: schema.AuditRoutine, row: (*verifier).auditRoutine, source: schema.Audit},
+	{bucket: schema.EventIDs, key: hasLength(eventlog.IDRowSize), row: (*verifier).idRow},
+	{bucket: schema.Events, row: (*verifier).eventRow}, // the following tables need its result
+	{bucket: schema.Failed, key: hasNumber(record.MaxFailed), row: (*verifier).failed},
+	{bucket: schema.Runs, key: hasNumber(eventlog.RunSize), row: (*verifier).runRow, source: schema.Events},
+	{bucket: schema.EventRuns, key: hasNumber(eventlog.RunSize), row: (*verifier).runRow, source: schema.Events},
 }
 
-const (
-	cannotBeRead = "unreadable record"
-	notListed    = "no webhook belongs in this row"
-)
+const unreadable = "unreadable record"
 
 func unless(ok bool, problem string) string {
 	if ok {
@@ -116,50 +77,42 @@ func unless(ok bool, problem string) string {
 	return problem
 }
 
-// exactly returns a check for keys of the given length.
-func exactly(length int, want string) func([]byte) string {
-	return func(k []byte) string { return unless(len(k) == length, "malformed key: want "+want) }
+func hasLength(length int) func([]byte) bool {
+	return func(k []byte) bool { return len(k) == length }
 }
 
-func atLeast(length int, want string) func([]byte) string {
-	return func(k []byte) string { return unless(len(k) >= length, "malformed key: want "+want) }
-}
-
-// prefixed returns a check for keys that have an account, prefixed with its length, at an offset.
-func prefixed(at int) func([]byte) string {
-	return func(k []byte) string {
+// hasPrefixAt returns a check for keys that have an account, prefixed with its length, at an
+// offset.
+func hasPrefixAt(at int) func([]byte) bool {
+	return func(k []byte) bool {
 		_, _, ok := split(k[min(at, len(k)):])
-		return unless(ok, "malformed key: want account prefix")
+		return ok
 	}
 }
 
-// accountRow checks a key of the bucket accounts. The account may be empty: audit entries of the
-// host have no account.
-func accountRow(k []byte) string {
-	if len(k) > 0 && k[0] == 0 {
-		return ""
-	}
-	return prefixed(0)(k)
+// hasNumber returns a check for keys that begin with a number divisible by multiple, followed by
+// more bytes.
+func hasNumber(multiple uint64) func([]byte) bool {
+	return func(k []byte) bool { return len(k) >= 9 && record.Number(k[:8])%multiple == 0 }
 }
 
-func requestKey(k []byte) string {
-	if len(k) == 0 || k[0] != 'k' && k[0] != 'w' {
-		return "malformed key: want a request kind"
-	}
-	return prefixed(1)(k)
+// accountRow checks a key of schema.Accounts. The account may be empty: audit entries of the host
+// have no account.
+func accountRow(k []byte) bool { return len(k) > 0 && k[0] == 0 || hasPrefixAt(0)(k) }
+
+func requestKey(k []byte) bool {
+	return len(k) > 0 && (k[0] == 'k' || k[0] == 'w') && hasPrefixAt(1)(k)
 }
 
 func wantLength(value []byte, want int) string {
 	return unless(len(value) == want, fmt.Sprintf("has %d bytes, want %d", len(value), want))
 }
 
-func wantVersion(_ *verifier, _, value []byte) ([]ref, string) {
-	return nil, unless(len(value) > 0 && value[0] == record.Version, cannotBeRead)
+func wantVersion(_ *verifier, _, value []byte) string {
+	return unless(len(value) > 0 && value[0] == record.Version, unreadable)
 }
 
-func wantEmpty(_ *verifier, _, value []byte) ([]ref, string) {
-	return nil, unless(len(value) == 0, "malformed: want an empty value")
-}
+func wantEmpty(_ *verifier, _, value []byte) string { return wantLength(value, 0) }
 
 // split splits a key into its first part, which is prefixed with its length, and the rest.
 func split(key []byte) (head, tail string, ok bool) {
@@ -171,22 +124,22 @@ func split(key []byte) (head, tail string, ok bool) {
 	return head, tail, true
 }
 
-func equals(want []byte) func([]byte) bool {
-	return func(value []byte) bool { return bytes.Equal(value, want) }
-}
-
 // A verifier checks the rows of a file. It assumes that a bucket with damaged pages has every row
 // that other buckets require.
 type verifier struct {
-	tx     *bbolt.Tx
-	report *Report
-	broken map[string]bool
-	// dataKey opens the signing secrets; nil if it is unknown or the secrets are in plain text.
-	dataKey *signing.DataKey
+	tx          *bbolt.Tx
+	report      *Report
+	broken      map[string]bool        // buckets that cannot be read to their end, or are not checked
+	damaged     map[string]bool        // buckets with a problem in a row
+	dataKey     *signing.DataKey       // opens signing secrets; nil if unknown, or if they are in plain text
+	comparisons map[string]*comparison // by index bucket
+
+	bucket string // of the current row
+	key    []byte
 	eventState
 }
 
-func (v *verifier) run() {
+func (v *verifier) verify() {
 	defer func() { // for panics outside [verifier.rows]
 		if p := recover(); p != nil {
 			v.report.add(Problem{What: fmt.Sprint("unreadable: ", p)})
@@ -198,90 +151,78 @@ func (v *verifier) run() {
 			return // the other checks need this bucket
 		}
 	}
-	v.check(tables)
-	v.eventBuckets()
+	v.comparisons, v.damaged = make(map[string]*comparison), make(map[string]bool)
+	for _, t := range tables {
+		if t.source != nil {
+			v.comparisons[string(t.bucket)] = new(comparison)
+		}
+	}
+	v.readTables()
 	v.report.Counted = true
 	for _, name := range [][]byte{schema.Keys, schema.Webhooks, schema.Events, schema.Fresh, schema.Pending} {
 		v.report.Counted = v.report.Counted && !v.broken[string(name)]
 	}
+	v.nameDifferences()
 }
 
-func (v *verifier) check(list []table) {
-	for i := range list {
-		v.rows(list[i].bucket, func(k, value []byte) string { return v.checkRow(&list[i], k, value) })
-	}
-}
-
-func (v *verifier) checkRow(t *table, k, value []byte) (problem string) {
-	if t.count != nil {
-		t.count(v.report, value)
-	}
-	refs, malformed := v.decode(t, k, value)
-	if malformed != "" {
-		return malformed
-	}
-	for _, r := range refs {
-		if found, ok := v.get(r.bucket, r.key); ok && (found == nil || r.has != nil && !r.has(found)) {
-			if r.problem == "" {
-				return "missing from " + string(r.bucket)
+// readTables checks the rows of all buckets. If schema.Events is damaged, the following tables would
+// report consequences of this damage.
+func (v *verifier) readTables() {
+	events := string(schema.Events)
+	for i := range tables {
+		t := &tables[i]
+		if string(t.bucket) != events {
+			v.rows(t)
+			continue
+		}
+		if !v.broken[events] {
+			v.readEvents(t)
+		}
+		if v.broken[events] || v.damaged[events] {
+			for _, t := range slices.Concat(tables[i:], segmentTables) {
+				v.broken[string(t.bucket)] = true
 			}
-			return r.problem
 		}
 	}
-	if t.owner != nil && !v.isOwned(t, k, value) {
-		return t.orphan
-	}
-	return ""
 }
 
-// decode checks a row and returns its refs.
-func (v *verifier) decode(t *table, k, value []byte) (refs []ref, malformed string) {
-	if t.key != nil {
-		malformed = t.key(k)
-	}
-	if malformed == "" && t.check != nil {
-		refs, malformed = t.check(v, k, value)
-	}
-	return refs, malformed
-}
-
-// isOwned reports whether the owner of an index row refers to that row. It returns true if the
-// owner is malformed, which is reported separately.
-func (v *verifier) isOwned(t *table, k, value []byte) bool {
-	bucket, key := t.owner(v, k, value)
-	found, ok := v.get(bucket, key)
-	if !ok || found == nil {
-		return !ok
-	}
-	i := slices.IndexFunc(tables, func(t table) bool { return bytes.Equal(t.bucket, bucket) })
-	refs, malformed := v.decode(&tables[i], key, found)
-	return malformed != "" || slices.ContainsFunc(refs, func(r ref) bool {
-		return bytes.Equal(r.bucket, t.bucket) && bytes.Equal(r.key, k) && (r.has == nil || r.has(value))
-	})
-}
-
-// rows calls check with each row of a bucket. check returns the problem of the row, or "".
-func (v *verifier) rows(bucket []byte, check func(k, value []byte) (problem string)) {
-	if v.broken[string(bucket)] {
+// rows checks the rows of a bucket.
+func (v *verifier) rows(t *table) {
+	if v.broken[string(t.bucket)] {
 		return
 	}
-	var key []byte
+	v.bucket, v.key = string(t.bucket), nil
 	defer func() {
 		if p := recover(); p != nil {
-			v.broken[string(bucket)] = true
-			v.problem(bucket, key, fmt.Sprint("unreadable: ", p))
+			v.broken[string(t.bucket)], v.broken[v.bucket] = true, true
+			v.problem([]byte(v.bucket), v.key, fmt.Sprint("unreadable: ", p))
 		}
 	}()
-	c := v.tx.Bucket(bucket).Cursor()
+	c := v.tx.Bucket(t.bucket).Cursor()
 	for k, value := c.First(); k != nil; k, value = c.Next() {
-		key = k
-		if problem := check(k, value); problem != "" {
-			v.problem(bucket, k, problem)
-		}
+		v.checkRow(t, k, value)
+	}
+}
+
+// checkRow checks a row, and reports its problem.
+func (v *verifier) checkRow(t *table, k, value []byte) {
+	v.bucket, v.key = string(t.bucket), k
+	problem := ""
+	switch {
+	case t.key != nil && !t.key(k):
+		problem = "malformed key"
+	case t.row != nil:
+		problem = t.row(v, k, value)
+	case t.source != nil:
+		v.have(k, value)
+	}
+	if problem != "" {
+		v.problem(t.bucket, k, problem)
 	}
 }
 
 func (v *verifier) problem(bucket, key []byte, what string) {
+	v.damaged[string(bucket)] = true
 	v.report.add(Problem{string(bucket), fmt.Sprintf("%q", key), what})
 }
 
@@ -291,6 +232,12 @@ func (v *verifier) get(bucket, key []byte) (value []byte, ok bool) {
 		return nil, false
 	}
 	return v.tx.Bucket(bucket).Get(key), true
+}
+
+// refer returns a problem if another bucket lacks a row to which the current row refers.
+func (v *verifier) refer(bucket, key []byte) (problem string) {
+	value, ok := v.get(bucket, key)
+	return unless(!ok || value != nil, fmt.Sprintf("refers to %s %q, which is missing", bucket, key))
 }
 
 // isErasing reports whether the account is under erasure. It also returns true if the bucket of
@@ -308,33 +255,34 @@ func (v *verifier) isWrong(err error) bool {
 }
 
 // meta checks a row of the bucket meta. Other programs may have rows in it.
-func (v *verifier) meta(k, value []byte) ([]ref, string) {
+func (v *verifier) meta(k, value []byte) string {
 	switch string(k) {
 	case string(schema.MetaRuns), string(schema.MetaEventRuns), string(schema.MetaIDsGone), string(schema.MetaBodiesGone):
-		n := record.Number(value)
-		switch {
-		case len(value) != 8:
-			return nil, "malformed: want a number"
-		case n > v.tx.Bucket(schema.Events).Sequence()+1:
-			return nil, "is greater than the last assigned number"
-		case bytes.HasSuffix(k, schema.MetaRuns) && n%eventlog.RunSize != 0:
-			return nil, "is not the first number of a run"
+		if n := record.Number(value); len(value) == 8 && n > v.tx.Bucket(schema.Events).Sequence()+1 {
+			return "is greater than the last assigned number"
 		}
+		return wantLength(value, 8)
 	case string(schema.MetaMarks):
-		return nil, wantLength(value, 8)
+		return wantLength(value, 8)
 	case string(schema.MetaIDSecret):
-		return nil, wantLength(value, len(eventlog.IDSecret{}))
+		return wantLength(value, len(eventlog.IDSecret{}))
 	case string(schema.MetaCursors), string(schema.MetaRestored):
-		return nil, wantLength(value, len(cursor.Key{}))
+		return wantLength(value, len(cursor.Key{}))
 	case string(schema.MetaClock):
 		_, err := record.DecodeMark(value)
-		return nil, unless(err == nil, cannotBeRead)
+		return unless(err == nil, unreadable)
 	case string(schema.MetaSealed):
 		if _, err := v.dataKey.Open(value, string(schema.MetaSealed)); v.isWrong(err) {
-			return nil, "is not a sealed secret: " + err.Error()
+			return "is not a sealed secret: " + err.Error()
 		}
 	}
-	return nil, ""
+	return ""
+}
+
+// idRow checks a row of event IDs. [verifier.event] checks whether its IDs lead to their events.
+func (v *verifier) idRow(k, value []byte) string {
+	entries, err := record.AppendIDEntries(nil, value)
+	return unless(err == nil && len(entries) > 0 && eventlog.IDRunOf(k) <= v.tx.Bucket(schema.Events).Sequence(), unreadable)
 }
 
 // decodeKey returns the key in a row of the bucket keys, or nil.
@@ -346,75 +294,172 @@ func decodeKey(hash, value []byte) *driver.Key {
 	return &key
 }
 
-func (v *verifier) key(hash, value []byte) ([]ref, string) {
-	if current, alias := record.DecodeAlias(value); alias {
-		return []ref{{schema.Keys, current, func(value []byte) bool {
-			key := decodeKey(current, value)
-			return key != nil && bytes.Equal(key.Previous.Sum[:], hash)
-		}, "is the previous hash of no key"}}, unless(len(current) == len(hash), cannotBeRead)
+func (v *verifier) apiKey(hash, value []byte) string {
+	if _, alias := record.DecodeAlias(value); alias {
+		v.have(hash, value)
+		return ""
 	}
+	v.report.Keys++
 	key := decodeKey(hash, value)
 	if key == nil {
-		return nil, cannotBeRead
+		return unreadable
 	}
-	refs := []ref{{schema.Accounts, record.AccountKey(key.Account, key.ID), func(row []byte) bool {
-		return bytes.Equal(record.DecodeAccountRow(row).Hash, hash)
-	}, "missing from accounts under its account and ID"}}
+	v.want(schema.Accounts, record.AccountKey(key.Account, key.ID), hash)
 	if !key.Previous.IsZero() && key.Previous != key.Hash {
-		refs = append(refs, ref{schema.Keys, key.Previous.Sum[:], equals(record.EncodeAlias(key.Hash)), "the row of its previous hash does not point to it"})
+		v.want(schema.Keys, key.Previous.Sum[:], record.EncodeAlias(key.Hash))
 	}
 	if expiry := driver.ExpiryOf(key); !expiry.At.IsZero() {
-		refs = append(refs, ref{bucket: schema.Expiry, key: record.ExpiryKey(expiry)})
+		v.want(schema.Expiry, record.ExpiryKey(expiry), nil)
 	}
-	return refs, ""
+	return ""
 }
 
-// account checks a row of the bucket accounts.
-func (v *verifier) account(k, value []byte) (refs []ref, malformed string) {
+// account checks the row of a key, or of the audit entries of an account or target.
+func (v *verifier) account(k, value []byte) string {
 	row := record.DecodeAccountRow(value)
 	account, id, isKey := record.CutAccountKey(k)
+	list := k
 	switch {
 	case isKey:
-		refs = []ref{{schema.Keys, row.Hash, func(value []byte) bool {
-			_, alias := record.DecodeAlias(value)
-			key := decodeKey(row.Hash, value) // a damaged key is reported separately
-			return !alias && (key == nil || key.Account == account && key.ID == id)
-		}, "no key has this hash, account and ID"}}
+		v.have(k, row.Hash)
+		list = record.AuditEntriesOfTarget(account, audit.Target{Kind: audit.TargetKey, ID: id})
 	case len(row.Hash) > 0 || row.Last == 0:
-		return nil, cannotBeRead
+		return unreadable
 	}
-	if row.Last == 0 || v.isErasing(account) {
-		return refs, ""
+	if row.Last > 0 && !v.isErasing(account) {
+		v.want(schema.Audit, record.NumberKey(row.Last), list)
 	}
-	return append(refs, ref{schema.Audit, record.NumberKey(row.Last), nil, "no audit entry has this number"}), v.wrongLink(row.Last, k)
+	return ""
 }
 
-// countKey counts a row of the bucket keys, except aliases for previous hashes.
-func countKey(r *Report, value []byte) {
-	if _, alias := record.DecodeAlias(value); !alias {
-		r.Keys++
+func (v *verifier) keyUses(k, value []byte) string {
+	if !record.ValidUses(value) {
+		return unreadable
 	}
+	return v.refer(schema.Accounts, k)
 }
 
-func (v *verifier) webhook(k, value []byte) ([]ref, string) {
+func (v *verifier) webhook(k, value []byte) string {
+	v.report.Webhooks++
 	account, id, _ := split(k)
 	w, err := record.InspectWebhook(account, id, value, v.dataKey)
-	switch {
-	case err != nil && w.ID == "":
-		return nil, cannotBeRead
-	case v.isWrong(err):
-		return nil, "cannot open a signing secret: " + err.Error()
+	if err != nil && w.ID == "" {
+		return unreadable
 	}
-	refs := []ref{{schema.WebhookIDs, []byte(id), equals([]byte(account)), ""}}
+	v.want(schema.WebhookIDs, []byte(id), []byte(account))
 	for _, list := range schema.WebhookLists {
 		if list.Has(&w) {
-			refs = append(refs, ref{bucket: list.Bucket, key: []byte(id)})
+			v.want(list.Bucket, []byte(id), []byte(account))
 		}
 	}
-	return refs, ""
+	if v.isWrong(err) {
+		return "cannot open a signing secret: " + err.Error()
+	}
+	return ""
 }
 
-// webhookOf returns the row of the webhook with that ID and account.
-func webhookOf(_ *verifier, id, account []byte) (bucket, key []byte) {
-	return schema.Webhooks, record.Prefixed(string(account), string(id))
+func (v *verifier) deletedWebhook(id, account []byte) string {
+	if found, _ := v.get(schema.WebhookIDs, id); found != nil {
+		return "the webhook exists"
+	}
+	return unless(len(account) > 0, unreadable)
+}
+
+func (v *verifier) recovery(id, value []byte) string {
+	r, err := record.DecodeRecovery(string(id), value)
+	if err != nil {
+		return unreadable
+	}
+	v.want(schema.RecoveryTimes, record.RecoveryTimeKey(&r), nil)
+	if !r.Done {
+		v.want(schema.OpenRecoveries, []byte(r.WebhookID), record.EncodeID(r.ID))
+	}
+	return ""
+}
+
+// webhookRecoveries checks the recoveries listed for a webhook, some of which may be purged.
+func (v *verifier) webhookRecoveries(webhook, value []byte) string {
+	if ids, err := record.DecodeIDs(value); err != nil || len(ids) > driver.MaxRecoveries {
+		return unreadable
+	}
+	return v.refer(schema.WebhookIDs, webhook)
+}
+
+func (v *verifier) request(k, value []byte) string {
+	r, err := record.DecodeRequest(value)
+	if err != nil {
+		return unreadable
+	}
+	if account, _, _ := split(k[1:]); v.isErasing(account) {
+		return ""
+	}
+	return v.refer(schema.RequestTimes, record.RequestTimeKey(r.At, k))
+}
+
+// auditEntry checks an audit entry. It belongs to two lists, of its account and of its target. In
+// each of them, exactly one row must refer to it: the next entry, or the row in schema.Accounts.
+func (v *verifier) auditEntry(k, value []byte) string {
+	row, err := record.DecodeAuditRecord(value)
+	if err != nil || row.ID == "" {
+		return unreadable
+	}
+	n, number, err := record.DecodeAuditEntry(row.Account, row.ID, row.AuditEntry)
+	switch {
+	case err != nil:
+		return unreadable
+	case !bytes.Equal(k, record.NumberKey(number)):
+		return "number differs from the row's key"
+	case row.Before >= number || row.BeforeOfTarget >= number:
+		return "back-link does not point to an earlier entry"
+	case v.isErasing(row.Account):
+		return ""
+	}
+	first, _ := v.tx.Bucket(schema.Audit).Cursor().First() // earlier entries are purged
+	for _, ofTarget := range []bool{false, true} {
+		list := record.AuditEntriesOf(row.Account)
+		if ofTarget {
+			list = record.AuditEntriesOfTarget(row.Account, n.Target)
+		}
+		v.have(k, list)
+		if before := row.Previous(ofTarget); before >= record.Number(first) {
+			v.want(schema.Audit, record.NumberKey(before), list)
+		}
+	}
+	if n.Routine() {
+		v.want(schema.AuditRoutine, auditlog.RoutineKey(row.Account, number), nil)
+		v.want(schema.AuditRoutine, auditlog.RoutineKey(row.Account, 0), nil)
+	}
+	before, err := record.DecodeAuditRecord(v.tx.Bucket(schema.Audit).Get(record.NumberKey(row.BeforeOfTarget)))
+	return unless(err != nil || before.GreatestID() <= row.GreatestID(), "is not the latest entry of its target")
+}
+
+func (v *verifier) auditPending(k, value []byte) string {
+	account, numbers, ok := auditlog.DecodePending(k, value)
+	if !ok || record.Number(value) == 0 {
+		return unreadable
+	}
+	for n := range numbers {
+		value, ok := v.get(schema.Audit, record.NumberKey(n))
+		row, err := record.DecodeAuditRecord(value)
+		if ok && (value == nil || err == nil && row.Account != account) {
+			return fmt.Sprintf("the account has no audit entry %d", n)
+		}
+	}
+	return ""
+}
+
+// auditRoutine checks the row of a routine audit entry, or the row that counts those of an account.
+func (v *verifier) auditRoutine(k, value []byte) string {
+	account, tail, _ := split(k)
+	switch number := record.Number([]byte(tail)); {
+	case v.isErasing(account):
+		return ""
+	case number == 0 && len(value) == 8:
+		v.compare(v.bucket, k, nil, -int(record.Number(value)))
+	case len(value) == 16:
+		v.have(k, nil)
+	default:
+		return unreadable
+	}
+	return ""
 }
