@@ -116,7 +116,6 @@ func (s *engine) closeAccount(ctx context.Context, account string) (erased store
 		b.AfterCommit(func() {
 			s.erasing.set(account, true)
 			s.alerts.ForgetAccount(account)
-			s.log.ForgetAccount(account)
 			s.feed.Forget(driver.Scope{Account: account})
 		})
 		erased = e.erased

@@ -37,13 +37,12 @@ func (s *engine) enqueue(b *batch, e *eventlog.Event, only string) (deliveries i
 	if known, err := b.log.Known(e); !errors.Is(err, apierr.ErrNotFound) {
 		return known.Deliveries, false, err
 	}
-	now := time.Now()
 	to := s.webhookRows.ofAccount(b.Tx, e.Account).receiving(&e.EncodedEvent, only)
-	first, err := b.log.Publish(e, to.active, to.inactive, now)
+	first, err := b.log.Publish(e, to.active, to.inactive)
 	if err != nil {
 		return 0, false, err
 	}
-	active := to.hooks
+	active, now := to.hooks, time.Now()
 	if len(active) > 0 {
 		b.AfterCommit(func() { s.feed.Published(first, active, now) })
 	}

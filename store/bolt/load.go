@@ -2,8 +2,6 @@ package bolt
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -13,62 +11,32 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// Load implements [driver.Deliveries]. Recently published events are read from memory.
-func (s *engine) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.LoadedDelivery, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
+// Load implements [driver.Deliveries].
+func (s *engine) Load(ctx context.Context, refs []driver.DeliveryRef) (list []driver.LoadedDelivery, err error) {
 	if err := s.writer.Ready(); err != nil {
 		return nil, err // the outcomes of attempts could not be stored
 	}
-	defer debug.SetPanicOnFault(catchFaults())
-	l := &loader{store: s, ctx: context.WithoutCancel(ctx), now: time.Now()}
-	defer l.end()
-	list := make([]driver.LoadedDelivery, len(refs))
+	version := s.webhookRows.version()
+	tx, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.done(tx, catchFaults(), &err)
+	l := &loader{store: s, tx: tx, log: s.log.View(tx), version: version, now: time.Now()}
+	list = make([]driver.LoadedDelivery, len(refs))
 	for i, ref := range refs {
-		if l.load(ref, &list[i]); l.err != nil {
-			return nil, l.err
-		}
+		l.load(ref, &list[i])
 	}
 	return list, nil
 }
 
-// A loader loads deliveries for one call to Load. It opens a transaction only if it needs the
-// file.
+// A loader loads deliveries for one call to Load.
 type loader struct {
-	store *engine
-	ctx   context.Context
-	now   time.Time
-
-	// The read transaction; nil until a row must be read from the file.
+	store   *engine
 	tx      *bbolt.Tx
 	log     *eventlog.View
-	err     error  // error that prevented tx from beginning
 	version uint64 // version of webhookRows before tx began
-}
-
-// begin begins the transaction if it has not begun yet. It returns false if that fails.
-func (l *loader) begin() bool {
-	if l.tx != nil || l.err != nil {
-		return l.err == nil
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			l.err = fmt.Errorf("read %s: panic: %v", l.store.db.Path(), p)
-		}
-	}()
-	l.version = l.store.webhookRows.version()
-	if l.tx, l.err = l.store.view(l.ctx); l.err == nil {
-		l.log = l.store.log.View(l.tx)
-	}
-	return l.err == nil
-}
-
-// end ends the transaction, if it has begun.
-func (l *loader) end() {
-	if l.tx != nil {
-		_ = l.tx.Rollback()
-	}
+	now     time.Time
 }
 
 // load loads the delivery that ref identifies into d.
@@ -80,18 +48,8 @@ func (l *loader) load(ref driver.DeliveryRef, d *driver.LoadedDelivery) {
 			d.Webhook, d.Err = &driver.Webhook{ID: ref.WebhookID}, record.ErrCorrupt
 		}
 	}()
-	w := l.webhook(ref.WebhookID)
-	if l.err != nil {
-		return
-	}
-	if w == nil || l.store.erasing.has(w.Account) {
-		d.State = driver.Gone
-		return
-	}
-	event, at, held := l.store.log.Take(ref)
-	if held {
-		d.Due, d.Age = l.notLater(at), l.now.Sub(at)
-	} else if !l.begin() || !l.readPending(ref, d) {
+	w := l.store.webhookRows.seen(l.tx, l.version, ref.WebhookID)
+	if w == nil || l.store.erasing.has(w.Account) || !l.readPending(ref, d) {
 		d.State = driver.Gone
 		return
 	}
@@ -100,12 +58,10 @@ func (l *loader) load(ref driver.DeliveryRef, d *driver.LoadedDelivery) {
 		return
 	}
 	d.State = driver.Ready
-	if d.Event = event; !held {
-		event, err := l.log.EventOf(ref.Number)
-		d.Event, d.Err = event.EncodedEvent, err
-		if d.Age = l.store.age(event.PublishedAt); d.Due.IsZero() {
-			d.Due = l.notLater(event.PublishedAt)
-		}
+	event, err := l.log.EventOf(ref.Number)
+	d.Event, d.Err = event.EncodedEvent, err
+	if d.Age = l.store.age(event.PublishedAt); d.Due.IsZero() {
+		d.Due = l.notLater(event.PublishedAt)
 	}
 	if d.Webhook = &w.Webhook; w.err != nil {
 		d.Webhook, d.Err = &driver.Webhook{ID: ref.WebhookID}, w.err
@@ -129,18 +85,6 @@ func (s *engine) age(published time.Time) time.Duration {
 		return 0
 	}
 	return max(0, s.clock.Time().Sub(published)-s.clock.Doubt())
-}
-
-// webhook returns the webhook with that ID: the cached version, or else the version in the
-// transaction. It returns nil if the webhook does not exist.
-func (l *loader) webhook(id string) *indexedWebhook {
-	if w, ok := l.store.webhookRows.byID.Get(id); ok {
-		return w
-	}
-	if !l.begin() {
-		return nil
-	}
-	return l.store.webhookRows.seen(l.tx, l.version, id)
 }
 
 // readPending copies the delivery's pending state to d, and reports whether the delivery is

@@ -134,7 +134,7 @@ func (b *batch) removeLeftovers(found []driver.DeliveryRef, ended map[string]boo
 		if !b.hasLeftovers(l.WebhookID) {
 			continue
 		}
-		if err := b.log.Discard(l); err != nil {
+		if err := b.log.RemovePending(l.Number); err != nil {
 			return err
 		}
 	}

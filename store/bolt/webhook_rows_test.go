@@ -170,11 +170,15 @@ func TestWebhookCache_CommitInDoubt_ReadsFile(t *testing.T) {
 	if !errors.Is(err, errBad) || s.Halted() == nil {
 		t.Fatalf("UpdateWebhook = %v, halted: %v", err, s.Halted())
 	}
-	r := &loader{store: s, ctx: t.Context()}
-	defer r.end()
+	version := s.webhookRows.version()
+	tx, err := s.view(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
 	for range 2 {
-		if w := r.webhook(webhook.ID); w == nil || w.URL != "https://after.example.com/" {
-			t.Errorf("loaded %+v, %v", w, r.err)
+		if w := s.webhookRows.seen(tx, version, webhook.ID); w == nil || w.URL != "https://after.example.com/" {
+			t.Errorf("loaded %+v", w)
 		}
 		if _, ok := s.webhookRows.byID.Get(webhook.ID); ok {
 			t.Error("the webhook is in memory")
@@ -197,16 +201,17 @@ func TestClaim_ConcurrentChange_DoesNotCacheOldWebhook(t *testing.T) {
 		}
 	}
 	s.webhookRows.byID.Clear()
-	r := &loader{store: s, ctx: t.Context()}
-	if !r.begin() {
-		t.Fatal(r.err)
+	version := s.webhookRows.version()
+	tx, err := s.view(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	defer r.end()
+	defer func() { _ = tx.Rollback() }()
 	if err := s.DeleteWebhook(t.Context(), webhook.Account, webhook.ID, nil, audit.Entry{}); err != nil {
 		t.Fatal(err)
 	}
-	if w := r.webhook(webhook.ID); w == nil || w.URL != webhook.URL {
-		t.Errorf("loaded %v, %v", w, r.err)
+	if w := s.webhookRows.seen(tx, version, webhook.ID); w == nil || w.URL != webhook.URL {
+		t.Errorf("loaded %v", w)
 	}
 	checkWebhookRows(t, s)
 }

@@ -5,13 +5,13 @@
 //
 // [Open] returns a [Log] and a [Writer]. All access goes through one of three handles:
 //
-//   - [Log] may be used by any goroutine at any time. Find locates an event by ID. Take returns a
-//     newly published event from memory. NewEvent prepares an event outside the writer's steps.
+//   - [Log] may be used by any goroutine at any time. Find locates an event by ID. NewEvent prepares
+//     an event outside the writer's steps.
 //   - [View] reads in one transaction: Event, Body, Deliveries and Delivery for one event; Pending
 //     and EventOf for a delivery about to be attempted; ListEvents, ListDeliveries, Walk and
 //     NextEvent; FindOf and Export. A [PendingReader] reads all pending deliveries.
 //   - [Step] changes the log, in a transaction of the file's writer: Known and Publish for events;
-//     Pending, MakePending, PutPending, RemovePending and Discard for deliveries; Settle for
+//     Pending, MakePending, PutPending and RemovePending for deliveries; Settle for
 //     attempts; Index and Purge for maintenance; Erase; [Import]. Flush must run before the commit.
 //
 // Only Begin makes a Step, and only the Writer has Begin. Only the store's group commit gets the

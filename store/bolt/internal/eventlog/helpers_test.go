@@ -84,7 +84,7 @@ func publish(s *eventlog.Step, e *eventlog.Event) (isNew bool, err error) {
 	if _, err := s.Known(e); !errors.Is(err, apierr.ErrNotFound) {
 		return false, err
 	}
-	_, err = s.Publish(e, nil, nil, time.Now())
+	_, err = s.Publish(e, nil, nil)
 	return true, err
 }
 

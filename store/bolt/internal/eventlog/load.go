@@ -13,15 +13,6 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// Take returns the event of a delivery and its publication time, if both are still in memory and
-// Take has not returned the delivery before. Such a delivery is pending.
-func (l *Log) Take(d driver.DeliveryRef) (event driver.EncodedEvent, at time.Time, held bool) {
-	return l.published.take(d)
-}
-
-// ForgetAccount removes an account's newly published events from memory.
-func (l *Log) ForgetAccount(account string) { l.published.forgetAccount(account) }
-
 // latest caches the rows that a View read last. Deliveries are loaded in the order of their
 // numbers, so the next one often needs the same rows.
 type latest struct {

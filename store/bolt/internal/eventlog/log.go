@@ -22,9 +22,8 @@ type Options struct {
 
 // A Log is the event log of a file.
 type Log struct {
-	options   Options
-	ids       idIndex
-	published publishCache
+	options Options
+	ids     idIndex
 }
 
 // A Writer is the part of a log's state that only steps of the file's writer may use. Steps access

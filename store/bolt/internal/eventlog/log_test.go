@@ -177,7 +177,7 @@ func (m *model) publish(l *logFile) func(*eventlog.Step) error {
 		ID: e.id, Account: e.account, Type: alerts.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(e.id + strings.Repeat("x", m.random.IntN(2000))),
 	}
 	return func(s *eventlog.Step) (err error) {
-		e.first, err = s.Publish(l.NewEvent(&encoded), to[0], to[1], time.Now())
+		e.first, err = s.Publish(l.NewEvent(&encoded), to[0], to[1])
 		return err
 	}
 }

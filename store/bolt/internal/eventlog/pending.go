@@ -27,18 +27,12 @@ func (s *Step) pending(number uint64) (p record.Pending, fresh *bitmap, pending 
 	return p, nil, value != nil
 }
 
-// RemovePending ends the pending state of a delivery.
+// RemovePending ends the pending state of a delivery, without recording an attempt or outcome.
 func (s *Step) RemovePending(number uint64) error {
 	if s.fresh.remove(s, number) {
 		return nil
 	}
 	return s.Delete(schema.Pending, record.NumberKey(number))
-}
-
-// Discard ends the pending state of a delivery without recording an attempt or outcome.
-func (s *Step) Discard(d driver.DeliveryRef) error {
-	s.AfterCommit(func() { s.log.published.take(d) })
-	return s.RemovePending(d.Number)
 }
 
 // PutPending stores the record of a pending delivery, in place of an earlier record if there is
@@ -86,7 +80,6 @@ func (s *Step) Settle(results []driver.AttemptResult, accept func(webhook string
 			stale = append(stale, i)
 		}
 	}
-	s.AfterCommit(func() { s.log.published.settle(results) })
 	return stale, nil
 }
 

@@ -43,7 +43,7 @@ func (e *Event) Recycle() {
 // Publish stores an event with its deliveries, which are pending for active webhooks and skipped
 // for inactive ones. It returns the number of the first delivery; the others have the next
 // numbers.
-func (s *Step) Publish(e *Event, active, inactive []string, now time.Time) (first uint64, err error) {
+func (s *Step) Publish(e *Event, active, inactive []string) (first uint64, err error) {
 	at := s.log.options.Clock.Published(s.writer.lastPublished)
 	record.SetPublished(e.record, at, len(active))
 	n, err := s.appendEvent(e, active, inactive)
@@ -54,9 +54,6 @@ func (s *Step) Publish(e *Event, active, inactive []string, now time.Time) (firs
 		return 0, err
 	}
 	s.noteID(e.key, n)
-	if len(active) > 0 {
-		s.AfterCommit(func() { s.log.published.put(&e.EncodedEvent, n+1, active, now) })
-	}
 	return n + 1, nil
 }
 

@@ -18,7 +18,6 @@ func (s *Step) Purge(purge *driver.Purge, left *int) (ended []driver.DeliveryRef
 	if segment, err := NewSegments(s.tx).At(attempts); err == nil {
 		attempts = segment.First // a pack of first attempts belongs to a whole segment
 	}
-	s.AfterCommit(func() { s.log.published.forget(payloads) })
 	for _, step := range []func() error{
 		func() error { ended, err = s.expire(payloads, left); return err },
 		s.writeAttempts, // writes the attempts that expire has added
