@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -10,22 +11,14 @@ import (
 	"github.com/storageapi/storageapi/internal/clock"
 )
 
-// auditLog holds the audit entries of all accounts. Its lists are sorted by number.
+// auditLog holds the audit entries of all accounts. Lists scan them.
 type auditLog struct {
-	accounts map[string]*accountAuditEntries
-	order    []*entry // all audit entries
-	last     uint64   // the highest number so far
-	holder   string   // holder of the lease, which ends at until
-	until    time.Time
-}
-
-// accountAuditEntries are the audit entries of an account.
-type accountAuditEntries struct {
-	all     []*entry
-	pending int // number of pending entries
-	ids     map[string]bool
-	targets map[audit.Target][]*entry // keyed by the target's Ref
-	routine []*entry
+	order   []*entry       // sorted by number
+	ids     map[ref]bool   // by account and ID
+	routine map[string]int // number of routine entries by account
+	last    uint64         // the highest number so far
+	holder  string         // holder of the lease, which ends at until
+	until   time.Time
 }
 
 // An entry is an audit entry with the fields that the store adds.
@@ -40,67 +33,42 @@ func (l *auditLog) add(n audit.Entry) bool { return l.addAt(n, time.Now()) }
 
 // addAt works like add, for an entry that was stored at the given time.
 func (l *auditLog) addAt(n audit.Entry, at time.Time) bool {
-	if n.IsZero() {
+	name := ref{n.Account, n.ID}
+	if n.IsZero() || l.ids[name] {
 		return false
 	}
-	of := l.accounts[n.Account]
-	if of == nil {
-		of = &accountAuditEntries{ids: make(map[string]bool), targets: make(map[audit.Target][]*entry)}
+	if l.ids == nil {
+		l.ids, l.routine = make(map[ref]bool), make(map[string]int)
 	}
-	if of.ids[n.ID] {
-		return false
-	}
-	if l.accounts == nil {
-		l.accounts = make(map[string]*accountAuditEntries)
-	}
-	l.accounts[n.Account] = of
 	n = copiedAuditEntry(n)
 	n.At, n.Since, n.Until = stored(n.At), stored(n.Since), stored(n.Until)
 	l.last++
-	added := &entry{n, l.last, at}
-	of.ids[n.ID] = true
-	of.all = append(of.all, added)
-	if n.Pending {
-		of.pending++
-	}
-	of.targets[n.Target.Ref()] = append(of.targets[n.Target.Ref()], added)
-	l.order = append(l.order, added)
+	l.ids[name] = true
+	l.order = append(l.order, &entry{n, l.last, at})
 	if n.Routine() {
-		if of.routine = append(of.routine, added); len(of.routine) > audit.MaxRoutine {
-			l.remove(of.routine[0])
+		if l.routine[n.Account]++; l.routine[n.Account] > audit.MaxRoutine {
+			i := slices.IndexFunc(l.order, func(other *entry) bool { return other.Account == n.Account && other.Routine() })
+			oldest := l.order[i]
+			l.remove(func(other *entry) bool { return other == oldest })
 		}
 	}
 	return true
 }
 
-// remove removes the entry from all lists.
-func (l *auditLog) remove(n *entry) {
-	l.order = without(l.order, n)
-	of := l.accounts[n.Account]
-	delete(of.ids, n.ID)
-	if n.Pending {
-		of.pending--
-	}
-	if of.all = without(of.all, n); len(of.all) == 0 {
-		delete(l.accounts, n.Account)
-	}
-	target := n.Target.Ref()
-	if of.targets[target] = without(of.targets[target], n); len(of.targets[target]) == 0 {
-		delete(of.targets, target)
-	}
-	of.routine = without(of.routine, n)
-}
-
-// without removes the entry n from the list and returns the list.
-func without(list []*entry, n *entry) []*entry {
-	i, found := slices.BinarySearchFunc(list, n.number, byNumber)
-	switch {
-	case !found:
-		return list
-	case i == 0:
-		return list[1:]
-	}
-	return slices.Delete(list, i, i+1)
+// remove removes the entries for which gone returns true, and returns their number.
+func (l *auditLog) remove(gone func(n *entry) bool) (removed int) {
+	l.order = slices.DeleteFunc(l.order, func(n *entry) bool {
+		if !gone(n) {
+			return false
+		}
+		removed++
+		delete(l.ids, ref{n.Account, n.ID})
+		if n.Routine() {
+			l.routine[n.Account]--
+		}
+		return true
+	})
+	return removed
 }
 
 func byNumber(n *entry, number uint64) int { return cmp.Compare(n.number, number) }
@@ -111,7 +79,7 @@ func copiedAuditEntry(n audit.Entry) audit.Entry {
 }
 
 // purge removes up to most audit entries stored before the given time, and reports whether more may
-// remain. The oldest entries are at the front of each list.
+// remain.
 func (l *auditLog) purge(before time.Time, most int, clock *clock.Clock) (more bool) {
 	gone := 0
 	for i, n := range l.order {
@@ -121,13 +89,11 @@ func (l *auditLog) purge(before time.Time, most int, clock *clock.Clock) (more b
 			break
 		}
 	}
-	for ; gone > 0; gone-- {
-		if most--; most < 0 {
-			return true
-		}
-		l.remove(l.order[0])
+	if gone > 0 {
+		last := l.order[min(gone, most)-1].number
+		l.remove(func(n *entry) bool { return n.number <= last })
 	}
-	return false
+	return gone > most
 }
 
 // AddAuditEntries implements [audit.Store].
@@ -155,14 +121,7 @@ func (s *Store) ListAuditEntries(ctx context.Context, account string, query audi
 		return audit.Page{}, err
 	}
 	defer s.mu.Unlock()
-	of := s.entries.accounts[account]
-	if of == nil {
-		return audit.Page{}, nil
-	}
-	list := of.all
-	if query.Target.ID != "" {
-		list = of.targets[query.Target.Ref()]
-	}
+	list := s.entries.order
 	if query.After != "" {
 		after, _ := s.cursors.Decode(query.After)
 		end, _ := slices.BinarySearchFunc(list, after, byNumber)
@@ -171,7 +130,7 @@ func (s *Store) ListAuditEntries(ctx context.Context, account string, query audi
 	var page audit.Page
 	var last uint64 // number of the last entry on this page
 	for _, n := range slices.Backward(list) {
-		if !query.Matches(&n.Entry) {
+		if n.Account != account || !query.Matches(&n.Entry) {
 			continue
 		}
 		if len(page.Entries) == query.Limit {
@@ -189,29 +148,25 @@ func (s *Store) PendingAccounts(ctx context.Context, after string, limit int) ([
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	var list []string
-	for account, of := range s.entries.accounts {
-		if account > after && of.pending > 0 {
-			list = append(list, account)
+	pending := make(map[string]bool)
+	for _, n := range s.entries.order {
+		if n.Pending && n.Account > after {
+			pending[n.Account] = true
 		}
 	}
-	slices.Sort(list)
+	list := slices.Sorted(maps.Keys(pending))
 	return list[:min(limit, len(list))], nil
 }
 
-// PendingAuditEntries implements [audit.Store]. It scans all audit entries of the account.
+// PendingAuditEntries implements [audit.Store].
 func (s *Store) PendingAuditEntries(ctx context.Context, account string, limit int) ([]audit.Numbered, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	of := s.entries.accounts[account]
-	if of == nil || of.pending == 0 {
-		return nil, nil
-	}
 	var list []audit.Numbered
-	for _, n := range of.all {
-		if n.Pending && len(list) < limit {
+	for _, n := range s.entries.order {
+		if n.Pending && n.Account == account && len(list) < limit {
 			list = append(list, audit.Numbered{Number: n.number, Entry: copiedAuditEntry(n.Entry)})
 		}
 	}
@@ -225,13 +180,9 @@ func (s *Store) TakeAuditEntries(ctx context.Context, numbers []uint64) error {
 	}
 	defer s.mu.Unlock()
 	for _, number := range numbers {
-		i, found := slices.BinarySearchFunc(s.entries.order, number, byNumber)
-		if !found || !s.entries.order[i].Pending {
-			continue
+		if i, found := slices.BinarySearchFunc(s.entries.order, number, byNumber); found {
+			s.entries.order[i].Pending = false
 		}
-		n := s.entries.order[i]
-		n.Pending = false
-		s.entries.accounts[n.Account].pending--
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/storageapi/storageapi/store"
@@ -56,24 +57,14 @@ func (s *Store) EraseAccount(ctx context.Context, account string, _ int) (erased
 			erased.DedupKeys++
 		}
 	}
-	if of := s.entries.accounts[account]; of != nil {
-		erased.AuditEntries = len(of.all)
-		delete(s.entries.accounts, account)
-	}
-	s.entries.order = slices.DeleteFunc(s.entries.order, func(n *entry) bool { return n.Account == account })
+	erased.AuditEntries = s.entries.remove(func(n *entry) bool { return n.Account == account })
 	erased.IdempotencyKeys = s.keyRequests.erase(account) + s.webhookRequests.erase(account)
 	return erased, false, nil
 }
 
 // erase removes all requests of the account and returns their number.
-func (r *requests) erase(account string) (erased int) {
-	r.log = slices.DeleteFunc(r.log, func(noted request) bool { return noted.name.account == account })
-	for name := range r.known {
-		if name.account == account {
-			delete(r.known, name)
-			erased++
-		}
-	}
-	delete(r.count, account)
-	return erased
+func (r requests) erase(account string) (erased int) {
+	before := len(r)
+	maps.DeleteFunc(r, func(name ref, _ request) bool { return name.account == account })
+	return before - len(r)
 }

@@ -81,11 +81,11 @@ func (s *Store) rows(kind transfer.Kind, account string) map[string]transfer.Rec
 			}
 		}
 	case transfer.KindRequest:
-		for _, r := range s.keyRequests.known {
-			add(r.exported(false), "key", r.name.id)
+		for name, r := range s.keyRequests {
+			add(r.exported(name, false), "key", name.id)
 		}
-		for _, r := range s.webhookRequests.known {
-			add(r.exported(true), "webhook", r.name.id)
+		for name, r := range s.webhookRequests {
+			add(r.exported(name, true), "webhook", name.id)
 		}
 	case transfer.KindAlert:
 		for name, a := range s.alerts {
@@ -108,8 +108,8 @@ func (s *Store) rows(kind transfer.Kind, account string) map[string]transfer.Rec
 	return rows
 }
 
-func (r *request) exported(webhook bool) *transfer.Request {
-	return &transfer.Request{Account: r.name.account, Webhook: webhook, IdempotencyKey: r.name.id, At: stored(r.at), Made: r.made, KeyID: r.by}
+func (r *request) exported(name ref, webhook bool) *transfer.Request {
+	return &transfer.Request{Account: name.account, Webhook: webhook, IdempotencyKey: name.id, At: stored(r.at), Made: r.made, KeyID: r.by}
 }
 
 func (s *Store) exportedRecovery(r *recovery) *transfer.Recovery {

@@ -141,11 +141,13 @@ func (s *Store) add(r transfer.Record) {
 			s.webhookIDs[w.ID] = true
 		}
 	case *transfer.Request:
-		to := &s.keyRequests
+		to, name := s.keyRequests, ref{r.Account, r.IdempotencyKey}
 		if r.Webhook {
-			to = &s.webhookRequests
+			to = s.webhookRequests
 		}
-		to.add(request{ref{r.Account, r.IdempotencyKey}, r.Made, stored(transfer.NoLater(r.At, time.Now())), r.KeyID})
+		if _, known := to[name]; !known {
+			to[name] = request{r.Made, stored(transfer.NoLater(r.At, time.Now())), r.KeyID}
+		}
 	case *transfer.Alert:
 		if name := (ref{r.Account, r.Series}); s.alerts[name] == nil {
 			s.alerts[name] = &alert{bytes.Clone(r.State), r.Due}
@@ -163,20 +165,6 @@ func (s *Store) add(r transfer.Record) {
 	case *transfer.AuditEntry:
 		s.entries.addAt(r.Entry, stored(r.StoredAt))
 	}
-}
-
-// add adds a request unless its idempotency key is known.
-func (r *requests) add(noted request) {
-	if _, known := r.known[noted.name]; known {
-		return
-	}
-	if r.known == nil {
-		r.known, r.count = make(map[ref]request), make(map[string]int)
-	}
-	r.known[noted.name] = noted
-	r.count[noted.name.account]++
-	i, _ := slices.BinarySearchFunc(r.log, noted.at, func(other request, at time.Time) int { return other.at.Compare(at) })
-	r.log = slices.Insert(r.log, i, noted)
 }
 
 func (s *Store) addEvent(r *transfer.Event) {

@@ -72,6 +72,7 @@ func New() *Store {
 		delivering: make(chan struct{}, 1),
 		closing:    make(chan struct{}),
 	}
+	s.keyRequests, s.webhookRequests = make(requests), make(requests)
 	s.clock.Watch()
 	return s
 }
