@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/alerts"
@@ -122,7 +123,7 @@ func TestVerify_DamagedRow_IsNamed(t *testing.T) {
 		{"event_runs", "", flip, "event_runs", "unreadable"},
 		{"event_runs", "", func(value []byte) []byte { return append(bytes.Clone(value), 1) }, "event_runs", "too much"},
 		{"event_runs", "last", remove, "event_runs", "missing"},
-		{"event_runs", "move", nil, "event_runs", "not indexed"},
+		{"event_runs", "move", nil, "event_runs", "too much"},
 		{"failed_deliveries", "", flip, "failed_deliveries", "unreadable"},
 		{"failed_deliveries", "all", remove, "failed_deliveries", "missing"},
 		{"failed_deliveries", "last", func(value []byte) []byte { return append(bytes.Clone(value), 1, 1, 1, 1, 1) }, "failed_deliveries", "to this webhook"},
@@ -295,6 +296,30 @@ func TestVerify_DamagedPage_IsNamed(t *testing.T) {
 				t.Errorf("Verify has written: %v", err)
 			}
 		})
+	}
+}
+
+// If an index has a damaged page, Verify still compares the other indexes of the same rows.
+func TestVerify_DamagedPageAndIndexRow_AreNamed(t *testing.T) {
+	path := rich(t, 6)
+	spoil(t, path, "webhooks_failing", "", func([]byte) []byte { return nil })
+	db, err := bbolt.Open(path, 0o600, nil)
+	must(t, err)
+	var page int
+	must(t, db.View(func(tx *bbolt.Tx) error { page = int(tx.Bucket([]byte("webhook_ids")).Root()); return nil }))
+	must(t, db.Close())
+	data, err := os.ReadFile(path)
+	must(t, err)
+	data[page*4096+8] = 0x10
+	must(t, os.WriteFile(path, data, 0o600))
+	report, err := boltops.Verify(path, nil)
+	must(t, err)
+	var buckets []string
+	for _, p := range report.Problems {
+		buckets = append(buckets, p.Bucket)
+	}
+	if diff := cmp.Diff([]string{"webhook_ids", "webhooks_failing"}, buckets); diff != "" || page == 0 {
+		t.Errorf("buckets with problems (-want +got):\n%s\n%v", diff, report.Problems)
 	}
 }
 

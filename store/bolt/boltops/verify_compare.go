@@ -9,41 +9,44 @@ import (
 
 // A comparison compares the rows of an index bucket with the rows that other buckets require it to
 // have. It needs neither lookups nor memory for the rows: it adds a hash of each required row to a
-// cell, and subtracts a hash of each row that exists. Afterwards, each cell that is not zero
-// contains a difference. Only then, [verifier.nameDifferences] reads the file a second time and
-// keeps the rows of these cells.
+// cell, and subtracts a hash of each existing row. Afterwards, each cell that is not zero contains a
+// difference. If there is one, [verifier.nameDifferences] reads the file a second time, and keeps
+// the rows of these cells.
 //
-// A row may consist of entries, which are compared on their own, for example the numbers in a row
-// of schema.Runs. All entries of a row belong to the same cell.
+// A row may consist of several entries, for example the numbers in a row of schema.Runs. Each entry
+// is compared separately. All entries of a row belong to the same cell.
 type comparison struct {
 	cells [1 << 14]uint64
-	// rows holds the unbalanced entries of differing cells, during the second reading: by the key
-	// of the row, then by entry.
+	// rows holds the unbalanced entries of the kept cells, during the second reading. The keys are
+	// the key of the row and the entry.
 	rows map[string]map[string]*unbalanced
 	kept map[uint64]bool // the cells whose rows the second reading keeps
 }
 
-// An unbalanced is an entry that is not as often required as it exists.
+// An unbalanced entry is required more often or less often than it exists.
 type unbalanced struct {
-	excess int    // how often it is required, less how often it exists
+	excess int    // number of rows that require it, less the number of rows that have it
 	by     string // the first row that requires it
 }
 
 // hashSeed is the same for both readings of a file.
 var hashSeed = maphash.MakeSeed()
 
-// want notes that the current row requires an index row with this key, and an entry in it.
+// want notes that the current row requires an entry in an index row with the given key.
 func (v *verifier) want(bucket, key, entry []byte) { v.compare(string(bucket), key, entry, 1) }
 
-// have notes an entry of the current row, which belongs to an index.
+// have notes an entry of the current row, which is a row of an index.
 func (v *verifier) have(key, entry []byte) { v.compare(v.bucket, key, entry, -1) }
 
-// compare adds times to how often an entry is required.
+// compare adds times to the excess of an entry, see [unbalanced].
 func (v *verifier) compare(bucket string, key, entry []byte, times int) {
+	c := v.comparisons[bucket]
+	if c == nil {
+		return // a damaged page hides rows of the index, or rows that require its rows
+	}
 	var h maphash.Hash
 	h.SetSeed(hashSeed)
 	_, _ = h.Write(key)
-	c := v.comparisons[bucket]
 	cell := h.Sum64() % uint64(len(c.cells))
 	_, _ = h.Write(entry)
 	c.cells[cell] += uint64(times) * (h.Sum64() | 1) // odd, so that the product is zero only for 0

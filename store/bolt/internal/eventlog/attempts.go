@@ -19,8 +19,8 @@ func (s *Step) logAttempt(number uint64, a *driver.Attempt, outcome driver.Effec
 	if a.Number > driver.MaxAttempts {
 		var old [][]byte
 		c := s.tx.Bucket(schema.Attempts).Cursor()
-		last := AttemptKey(number, a.Number-driver.MaxAttempts)
-		for k, _ := c.Seek(AttemptKey(number, 0)); k != nil && bytes.Compare(k, last) <= 0; k, _ = c.Next() {
+		last := attemptKey(number, a.Number-driver.MaxAttempts)
+		for k, _ := c.Seek(attemptKey(number, 0)); k != nil && bytes.Compare(k, last) <= 0; k, _ = c.Next() {
 			old = append(old, bytes.Clone(k))
 		}
 		if err := s.DeleteAll(schema.Attempts, old); err != nil {
@@ -37,7 +37,7 @@ type row struct{ key, value []byte }
 // appendAttempt adds the record of an attempt in memory; Flush writes it.
 func (s *Step) appendAttempt(number uint64, attempt int, record []byte) {
 	s.MarkWritten()
-	s.late = append(s.late, row{AttemptKey(number, attempt), record})
+	s.late = append(s.late, row{attemptKey(number, attempt), record})
 }
 
 // maxLastAttempts is the approximate maximum size of schema.LastAttempts in bytes. bbolt keeps
@@ -84,7 +84,7 @@ func (s *Step) writeAttempts() error {
 	return nil
 }
 
-func AttemptKey(number uint64, attempt int) []byte {
+func attemptKey(number uint64, attempt int) []byte {
 	key := binary.BigEndian.AppendUint64(make([]byte, 0, 12), number)
 	return binary.BigEndian.AppendUint32(key, uint32(attempt))
 }

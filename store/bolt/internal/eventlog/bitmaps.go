@@ -78,8 +78,8 @@ func (m *bitmaps) write(s *Step) error {
 	return nil
 }
 
-// InBitmap reports whether one of the bucket's bitmaps contains the number.
-func InBitmap(tx *bbolt.Tx, bucket []byte, n uint64) bool {
+// inBitmap reports whether one of the bucket's bitmaps contains the number.
+func inBitmap(tx *bbolt.Tx, bucket []byte, n uint64) bool {
 	_, value := tx.Bucket(bucket).Cursor().Seek(record.NumberKey(n))
 	m, err := record.DecodeBitmap(value)
 	return err == nil && m.Has(n)

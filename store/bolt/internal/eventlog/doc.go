@@ -11,8 +11,8 @@
 //     and EventOf for a delivery about to be attempted; ListEvents, ListDeliveries, Walk and
 //     NextEvent; FindOf and Export. A [PendingReader] reads all pending deliveries.
 //   - [Step] changes the log, in a transaction of the file's writer: Known and Publish for events;
-//     Pending, MakePending, PutPending and RemovePending for deliveries; Settle for
-//     attempts; Index and Purge for maintenance; Erase; [Import]. Flush must run before the commit.
+//     Pending, MakePending, PutPending and RemovePending for deliveries; Settle for attempts; Index
+//     and Purge for maintenance; Erase; [Import]. Flush must run before the commit.
 //
 // Only Begin makes a Step, and only the Writer has Begin. Only the store's group commit gets the
 // Writer, so no other code can reach the writer's state.

@@ -65,11 +65,11 @@ func (v *View) Delivery(e *Stored, number uint64, webhook string) (driver.Delive
 func (l *Log) deliveryOf(tx *bbolt.Tx, segment *record.Segment, event *record.Event, number uint64, webhook string) (driver.Delivery, error) {
 	d := driver.Delivery{EventID: event.ID, WebhookID: webhook, Type: event.Type, Resource: event.Resource, PublishedAt: event.PublishedAt}
 	there := l.hasWebhook(tx, []byte(webhook))
-	if there && InBitmap(tx, schema.Fresh, number) {
+	if there && inBitmap(tx, schema.Fresh, number) {
 		d.State, d.NextAttemptAt = driver.Pending, event.PublishedAt
 		return d, nil
 	}
-	if InBitmap(tx, schema.Skipped, number) {
+	if inBitmap(tx, schema.Skipped, number) {
 		d.State = driver.Skipped
 	}
 	attempts, state, err := attemptsAt(tx, segment, number)
