@@ -3,6 +3,8 @@ package apikeys_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime"
 	"testing"
 	"time"
 
@@ -163,6 +165,51 @@ func TestRefusals_Flood_IsBounded(t *testing.T) {
 			t.Errorf("%d keys with %d refusals were written, want at most 10000 with 65536", keys, refusals)
 		}
 	})
+}
+
+// While the store fails, the refusals of failed writes come back again and again. They must not add up:
+// at most 65,536 are pending, and the last failed write holds as many.
+func TestRefusals_StoreKeepsFailing_MemoryIsBounded(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
+		store := newSpy()
+		store.fail(errors.New("disk full"))
+		service := newService(t, store, apikeys.Config{Logger: slog.New(slog.DiscardHandler)})
+		var ids, routes []string
+		for i := range 700 {
+			ids, routes = append(ids, fmt.Sprint("key_", i)), append(routes, fmt.Sprint("GET /", i))
+		}
+		before := heapInUse()
+		for range 10 {
+			for _, id := range ids {
+				for _, route := range routes[:20] {
+					service.RecordRefusal(account, id, "192.0.2.9", auth.RefusedRequest{Outcome: observe.Limited, Route: route})
+				}
+			}
+			time.Sleep(time.Minute)
+		}
+		if grown := heapInUse() - before; grown > 18<<20 { // 14 as measured, 20 without the limit
+			t.Errorf("%d MiB more in use after 140,000 refusals, want at most 18", grown>>20)
+		}
+		store.fail(nil)
+		time.Sleep(10 * time.Minute)
+		refusals := 0
+		for _, step := range store.recorded() {
+			for _, use := range step {
+				refusals += len((&driver.Key{Activity: use.Activity}).Refusals())
+			}
+		}
+		if refusals > 1<<16 || refusals < 1<<15 {
+			t.Errorf("%d refusals were written, want most of 65536", refusals)
+		}
+	})
+}
+
+// heapInUse returns the number of bytes of live objects.
+func heapInUse() int64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
 }
 
 func TestCreate_InvalidLimits_NamesField(t *testing.T) {

@@ -92,26 +92,10 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	if err := input.JoinInvalid(apierr.ValidationErrors(s.validate(&params, now))); err != nil {
 		return Key{}, Token{}, err
 	}
-	params.ExpiresAt = params.ExpiresAt.UTC().Truncate(time.Millisecond)
-	resources, _ := auth.ParseResources(params.Resources)
-	networks, _ := auth.ParseNetworks(params.AllowedNetworks) // validated
 	token := newToken(s.prefix)
-	key := Key{
-		ID:        s.ids.New(id.Key, now),
-		Account:   account,
-		Name:      params.Name,
-		Scopes:    params.Scopes,
-		Resources: resources,
-		CreatedAt: now,
-		ExpiresAt: params.ExpiresAt,
-		CreatedBy: creator(ctx, params.By),
-		Hash:      token.Hash(),
-		Hint:      token.Hint(),
-		Labels:    driver.LabelsOf(params.Labels),
-
-		AllowedNetworks: networks,
-		RateLimit:       params.RateLimit,
-	}
+	key := params.key()
+	key.ID, key.Account, key.CreatedAt = s.ids.New(id.Key, now), account, now
+	key.CreatedBy, key.Hash, key.Hint = creator(ctx, params.By), token.Hash(), token.Hint()
 	fingerprint := fields.Sum((*listed.Key)(&key), fields.Created)
 	if s.lifetime.max > 0 && key.ExpiresAt.IsZero() {
 		key.ExpiresAt = now.Add(s.lifetime.max)
@@ -158,6 +142,16 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 		return Key{}, Token{}, fmt.Errorf("create API key: %w", err)
 	}
 	return key, token, nil
+}
+
+// key returns a key with the parameters, which must be valid.
+func (p *CreateParams) key() Key {
+	resources, _ := auth.ParseResources(p.Resources)
+	networks, _ := auth.ParseNetworks(p.AllowedNetworks)
+	return Key{
+		Name: p.Name, Scopes: p.Scopes, Resources: resources, ExpiresAt: p.ExpiresAt.UTC().Truncate(time.Millisecond),
+		Labels: driver.LabelsOf(p.Labels), AllowedNetworks: networks, RateLimit: p.RateLimit,
+	}
 }
 
 // creator returns the creator of a new key: the key that by identifies, or the actor of ctx if by

@@ -13,7 +13,6 @@ import (
 
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
-	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/scopes"
@@ -39,7 +38,10 @@ type ImportedKey struct {
 	Name   string     // as in CreateParams
 	Scopes scopes.Set // as in CreateParams
 
-	Resources []string // as in CreateParams
+	Resources       []string          // as in CreateParams
+	AllowedNetworks []string          // as in CreateParams
+	RateLimit       uint64            // as in CreateParams
+	Labels          map[string]string // as in CreateParams
 
 	// ExpiresAt is when the key expires, in the future; zero means never. [Config.MaxLifetime] also
 	// ends imported keys, but does not limit this field.
@@ -133,13 +135,14 @@ func (s *KeyService) imported(account string, k *ImportedKey) (Key, error) {
 	if err != nil {
 		return Key{}, err
 	}
-	if wrong := s.Validate(CreateParams{Name: k.Name, Scopes: k.Scopes, Resources: k.Resources}); len(wrong) > 0 {
+	params := CreateParams{Name: k.Name, Scopes: k.Scopes, Resources: k.Resources, AllowedNetworks: k.AllowedNetworks, RateLimit: k.RateLimit, Labels: k.Labels}
+	if wrong := s.Validate(params); len(wrong) > 0 {
 		return Key{}, wrong[0]
 	}
 	if err := checkExpiry(k.ExpiresAt, now); err != nil {
 		return Key{}, err
 	}
-	resources, _ := auth.ParseResources(k.Resources)
+	params.ExpiresAt = k.ExpiresAt
 	created := k.CreatedAt.UTC().Truncate(time.Millisecond)
 	hash := storedDigest(digest)
 	keyID := importedID(hash, created)
@@ -149,10 +152,9 @@ func (s *KeyService) imported(account string, k *ImportedKey) (Key, error) {
 	case created.After(now) || created.Year() < 1970:
 		return Key{}, input.Invalid("CreatedAt", "must be in the past and not before 1970")
 	}
-	return Key{
-		ID: keyID, Account: account, Name: k.Name, Scopes: k.Scopes, Resources: resources, Hash: hash,
-		CreatedAt: created, ExpiresAt: k.ExpiresAt.UTC().Truncate(time.Millisecond),
-	}, nil
+	key := params.key()
+	key.ID, key.Account, key.Hash, key.CreatedAt = keyID, account, hash, created
+	return key, nil
 }
 
 // importedID returns the ID of an imported key, which does not depend on the time of the import. A

@@ -175,6 +175,24 @@ func TestImport_Repeated_FindsExistingKey(t *testing.T) {
 	}
 }
 
+// An imported key has the limits and labels of its row, which apply to its old value.
+func TestImport_Limits_ApplyToOldValue(t *testing.T) {
+	s, _ := newImporter(t, memory.New())
+	row := ofTable("plain", sum(oldValue(1)))
+	row.Resources, row.AllowedNetworks, row.RateLimit, row.Labels = []string{"b", "a"}, []string{"192.0.2.0/24"}, 60, map[string]string{"team": "billing"}
+	key, err := s.Get(t.Context(), account, imports(t, s, row))
+	if diff := cmp.Diff(row.Labels, key.Labels.Map()); err != nil || diff != "" || key.Resources.String() != "a b" {
+		t.Errorf("limited to %q, %v; labels (-want +got):\n%s", key.Resources, err, diff)
+	}
+	p, err := s.VerifyFrom(t.Context(), oldValue(1), "192.0.2.7")
+	if err != nil || p.LimitedTo != key.Resources || p.Networks != "192.0.2.0/24" || p.RateLimit != 60 {
+		t.Errorf("in its network: %+v, %v", p, err)
+	}
+	if p, err = s.VerifyFrom(t.Context(), oldValue(1), "198.51.100.7"); !errors.Is(err, auth.ErrUnauthorized) {
+		t.Errorf("outside its network: %+v, %v", p, err)
+	}
+}
+
 // A repeated import without creation times also finds the existing key, and it does not restore a
 // value that a rotation has replaced.
 func TestImport_RepeatedWithoutCreatedAt_FindsExistingKey(t *testing.T) {
@@ -235,6 +253,10 @@ func TestImport_InvalidKey_IsRefusedAlone(t *testing.T) {
 		{"name", "", func(k *apikeys.ImportedKey) { k.Name = "" }},
 		{"scopes", "", func(k *apikeys.ImportedKey) { k.Scopes = readFiles.With("nothing:declared") }},
 		{"expiresAt", "future", func(k *apikeys.ImportedKey) { k.ExpiresAt = clock.Now() }},
+		{"resources", "64 names", func(k *apikeys.ImportedKey) { k.Resources = []string{} }},
+		{"allowedNetworks", "IP networks", func(k *apikeys.ImportedKey) { k.AllowedNetworks = []string{"everywhere"} }},
+		{"rateLimit", "at most", func(k *apikeys.ImportedKey) { k.RateLimit = 1_000_001 }},
+		{"labels", "", func(k *apikeys.ImportedKey) { k.Labels = map[string]string{"": "a"} }},
 		{"CreatedAt", "past", func(k *apikeys.ImportedKey) { k.CreatedAt = clock.Now().Add(time.Minute) }},
 		{"CreatedAt", "1970", func(k *apikeys.ImportedKey) { k.CreatedAt = time.Unix(-1, 0) }},
 	}

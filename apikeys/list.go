@@ -74,7 +74,7 @@ func (s *KeyService) List(ctx context.Context, account string, query KeyQuery) (
 		for _, key := range part.Keys {
 			if query.admits(&key) {
 				if len(found.Keys) == query.Limit {
-					found.Next = query.After
+					found.Next = found.Keys[query.Limit-1].ID // not of a key that the query hides
 					return found, nil
 				}
 				found.Keys = append(found.Keys, key)

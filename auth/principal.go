@@ -76,7 +76,7 @@ type Rechecker interface {
 //
 // Recheck returns an error that wraps [ErrUnauthorized] if the key is no longer valid or the
 // request is not guarded, and any other error if the key could not be verified. The call does not
-// count against a [RateLimit].
+// count against a [RateLimit]. A key that is no longer valid counts as a refused request.
 func Recheck(ctx context.Context) (Principal, error) {
 	c, _ := ctx.Value(callerKey{}).(*caller)
 	if c == nil || c.guard == nil {
@@ -90,6 +90,7 @@ func Recheck(ctx context.Context) (Principal, error) {
 	p, err := c.recheck(ctx)
 	if err != nil {
 		c.verdict.recheck(outcomeOf(ctx, Principal{}, err))
+		c.guard.refusedValue(c.request, c.route, c.address, err)
 		return Principal{}, err
 	}
 	return p, nil

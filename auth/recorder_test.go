@@ -2,6 +2,7 @@ package auth_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -119,6 +120,31 @@ func TestRequire_ClientAddress_DecidesNetwork(t *testing.T) {
 		if response, _ := serve(t, handler, r); response.StatusCode != status {
 			t.Errorf("%q: %s, want %d", address, response.Status, status)
 		}
+	}
+}
+
+// A request whose key is turned off while it runs is refused once it rechecks the key, and is listed.
+func TestRecheck_KeyTurnedOff_RefusalIsRecorded(t *testing.T) {
+	keys, create := newKeys(t)
+	key, value := create(apikeys.CreateParams{})
+	guard, err := auth.New(keys, auth.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guard.Close()
+	handler := guard.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		off := false
+		if _, err := keys.Update(r.Context(), "acct_1", key.ID, apikeys.UpdateParams{Enabled: &off}); err != nil {
+			t.Error(err)
+		}
+		if _, err := auth.Recheck(r.Context()); !errors.Is(err, auth.ErrUnauthorized) {
+			t.Errorf("Recheck = %v, want %v", err, auth.ErrUnauthorized)
+		}
+	}))
+	serve(t, handler, from("192.0.2.1:1", value))
+	refusals, err := keys.Refusals(t.Context(), "acct_1", key.ID)
+	if err != nil || len(refusals) != 1 || refusals[0].Outcome != observe.Disabled || refusals[0].Route != "GET" || refusals[0].Network.String() != "192.0.2.0/24" {
+		t.Errorf("refusals = %+v, %v; want one, because the key is disabled", refusals, err)
 	}
 }
 
