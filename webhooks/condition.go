@@ -49,6 +49,9 @@ func (s *WebhookService) change(ctx context.Context, account, webhookID string, 
 			old := *w
 			fields.Copy((*listed.Webhook)(&old))
 			apply(w)
+			if !fields.Equal((*listed.Webhook)(&old), (*listed.Webhook)(w), fields.Value) {
+				w.SecretsVersion++
+			}
 			stored = s.entries.change(ctx, &old, w)
 			*entry = stored
 			dropExpired(w, now)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"slices"
 
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/input"
@@ -25,10 +24,13 @@ type WebhookPage struct {
 	Webhooks []Webhook
 
 	// Next is the [WebhookQuery.After] of the following page; empty if there is none. With
-	// [WebhookQuery.Within], a page may hold fewer webhooks than Limit, even none, and still have a
-	// Next.
+	// [WebhookQuery.Within], List examines at most 1,000 webhooks for a page. Such a page may have
+	// fewer than Limit webhooks, or none, even if more follow.
 	Next string
 }
+
+// maxExamined is the maximum number of webhooks that List examines for one page.
+const maxExamined = 1000
 
 // List returns a page of the account's webhooks, newest first. Past the end the page is empty.
 func (s *WebhookService) List(ctx context.Context, account string, query WebhookQuery) (WebhookPage, error) {
@@ -110,21 +112,34 @@ func (s *WebhookService) allAcross(which string, read func(driver.ListQuery) ([]
 
 // list returns a page of the webhooks that read returns.
 func (s *WebhookService) list(query WebhookQuery, which string, read func(driver.ListQuery) ([]Webhook, error)) (WebhookPage, error) {
-	all, err := read(driver.ListQuery{
-		After: query.After,
-		Limit: min(query.Limit, math.MaxInt-1) + 1, // the extra webhook shows whether there is a next page
-	})
-	if err != nil {
-		return WebhookPage{}, fmt.Errorf("list %s webhooks: %w", which, err)
+	size := min(query.Limit, math.MaxInt-1) + 1 // the extra webhook shows whether there is a next page
+	if !query.Within.IsZero() {
+		size = pageSize
 	}
-	now := s.now()
-	for i := range all {
-		dropExpired(&all[i], now)
+	var page WebhookPage
+	for examined, now := 0, s.now(); ; {
+		all, err := read(driver.ListQuery{After: query.After, Limit: size})
+		if err != nil {
+			return WebhookPage{}, fmt.Errorf("list %s webhooks: %w", which, err)
+		}
+		for i := range all {
+			query.After = all[i].ID
+			if !query.Within.Covers(all[i].Resources) {
+				continue
+			}
+			if len(page.Webhooks) == query.Limit {
+				page.Next = page.Webhooks[query.Limit-1].ID // not of a webhook that the query hides
+				return page, nil
+			}
+			dropExpired(&all[i], now)
+			page.Webhooks = append(page.Webhooks, all[i])
+		}
+		if len(all) < size {
+			return page, nil
+		}
+		if examined += size; examined >= maxExamined {
+			page.Next = query.After
+			return page, nil
+		}
 	}
-	page := WebhookPage{Webhooks: all}
-	if len(all) > query.Limit {
-		page = WebhookPage{Webhooks: all[:query.Limit], Next: all[query.Limit-1].ID}
-	}
-	page.Webhooks = slices.DeleteFunc(page.Webhooks, func(w Webhook) bool { return !query.Within.Covers(w.Resources) })
-	return page, nil
 }

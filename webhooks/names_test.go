@@ -123,6 +123,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// unanswered counts the queries for names with the label "silent", which get no answer.
+var unanswered atomic.Int64
+
 // answer serves one connection of a resolver: DNS over TCP (RFC 1035).
 func answer(conn net.Conn) {
 	defer conn.Close()
@@ -136,6 +139,7 @@ func answer(conn net.Conn) {
 			return
 		}
 		if strings.Contains(string(query), "\x06silent") {
+			unanswered.Add(1)
 			continue
 		}
 		reply := respond(query)

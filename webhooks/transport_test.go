@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/internal/testlog"
+	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -174,6 +175,44 @@ func TestTransport_ReceiverSpeaksOnlyHTTP2_Delivers(t *testing.T) {
 	transport.CloseIdleConnections()
 	transport.DialContext = webhooks.Outbound{}.Dialer()
 	fails(t, attempt(t, receiver.url("127.0.0.1"), through(transport)), "the address is in a private or reserved network")
+}
+
+// Names of one account that hang in a transport's Dialer do not delay other accounts. The Dialer knows
+// the account from the context of the request.
+func TestDialer_NamesOfOneAccountHang_OthersConnect(t *testing.T) {
+	t.Parallel()
+	receiver := newReceiver(t, status(http.StatusOK))
+	dial := webhooks.Outbound{AllowNetworks: loopback}.Dialer()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	transport := &http.Transport{DialContext: dial, TLSClientConfig: &tls.Config{RootCAs: trusted().pool()}, DisableKeepAlives: true}
+	config := reaching(&testlog.Book{})
+	config.Outbound.Timeout = 5 * time.Second
+	through(roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Path == "/hangs" {
+			hangs, stop := context.WithCancel(context.WithoutCancel(r.Context()))
+			context.AfterFunc(ctx, stop)
+			for i := range 200 {
+				go func() { _, _ = dial(hangs, "tcp", fmt.Sprintf("n%d.silent.example.com:443", i)) }()
+			}
+		}
+		return transport.RoundTrip(r)
+	}))(&config)
+	service := newService(t, newLedger(), config)
+	attempt := func(account, url string) webhooks.Attempt {
+		return service.Attempt(t.Context(), &webhooks.Task{
+			Event:   mustSeal(t, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance}),
+			Webhook: &webhooks.Webhook{ID: "wh_" + account, Account: account, URL: url, Secret: signing.NewSecret()}, Attempt: 1,
+		})
+	}
+	before, own := unanswered.Load(), receiver.url("hooks.example.com")
+	attempt("hanging", strings.Replace(own, secretPath, "/hangs", 1))
+	eventually(t, func() bool { return unanswered.Load() >= before+8 })
+	for i := range 10 {
+		if got := attempt(fmt.Sprint("acct_", i), own); got.Status != http.StatusOK {
+			t.Errorf("account %d: %+v, want status 200", i, got)
+		}
+	}
 }
 
 // A failure of the proxy is no failure of the receiver: deliveries wait and use up no attempt.

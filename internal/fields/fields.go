@@ -34,14 +34,15 @@ type Uses uint8
 const (
 	Setting Uses = 1 << iota // changed by requests: audited by name, shown to its account, and part of the ETag
 	Created                  // a parameter of the creation: part of the fingerprint of a repeated request
-	Value                    // a secret that rotations change: part of the ETag
+	Value                    // a secret that rotations change
+	Tagged                   // part of the ETag, although it is not a setting
 	Guarded                  // follows from other changes; conditions depend on it
 	Sent                     // determines the requests to a receiver
 )
 
 // Sets of uses.
 const (
-	Versioned   = Setting | Value           // the fields that an ETag covers
+	Versioned   = Setting | Tagged          // the fields that an ETag covers: no secret that could be guessed from it
 	Conditioned = Setting | Value | Guarded // a change of one of these fields requires a new evaluation of conditions
 )
 

@@ -81,6 +81,15 @@ func (a *api) listAuditLog(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
+	if query.Target.ID != "" {
+		there, err := a.seesTarget(c, query.Target)
+		if err != nil {
+			return response{}, err
+		}
+		if !there { // hasMore must not reveal how many entries it has
+			return showList(nil, "", viewAuditEntry)
+		}
+	}
 	page, err := a.entries.List(c.Context(), c.caller.Account, query)
 	if err != nil {
 		return response{}, err

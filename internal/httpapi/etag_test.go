@@ -9,6 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/internal/listed"
+	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -107,5 +108,21 @@ func TestETag(t *testing.T) {
 	rotated := etag(&listed.Key{Name: "a", Hash: driver.Hash{Sum: [32]byte{1}}})
 	if again != first || renamed == first || rotated == first || rotated == renamed {
 		t.Errorf("tags of one state %s and %s, of others %s and %s", first, again, renamed, rotated)
+	}
+}
+
+// A webhook's tag changes with its secrets, but does not depend on them: whoever has the tag must not
+// be able to test guesses of a secret.
+func TestETag_WebhookSecrets_AreCountedOnly(t *testing.T) {
+	tag := func(secret signing.Secret, value string, version uint64) string {
+		return etag(&listed.Webhook{Secret: secret, Headers: []driver.Header{{Name: "X-Token", Value: value, Secret: true}}, SecretsVersion: version})
+	}
+	secret := signing.NewSecret()
+	first := tag(secret, "guessable", 1)
+	if tag(signing.NewSecret(), "guessable", 1) != first || tag(secret, "different", 1) != first {
+		t.Error("the tag depends on a secret")
+	}
+	if tag(secret, "guessable", 2) == first {
+		t.Error("the tag does not change with the secrets")
 	}
 }

@@ -57,24 +57,41 @@ func FuzzExpiry(f *testing.F) {
 	})
 }
 
+// addBodies adds the seeds, and checks that they use every field.
+func addBodies(f *testing.F, fields []field, seeds ...string) {
+	f.Helper()
+	for _, seed := range seeds {
+		f.Add([]byte(seed))
+	}
+	for _, one := range fields {
+		if !strings.Contains(strings.Join(seeds, "\n"), `"`+one.name+`":`) {
+			f.Errorf("no seed has the field %q", one.name)
+		}
+	}
+}
+
 // checkStrict checks that encoding/json, which is less strict, decodes an accepted body to an
-// object with exactly the given field names.
-func checkStrict(t *testing.T, data []byte, fields ...string) {
+// object with only the given fields, and returns the object.
+func checkStrict(t *testing.T, data []byte, fields []field) map[string]any {
 	t.Helper()
 	var object map[string]any
 	if err := json.Unmarshal(data, &object); err != nil || object == nil {
 		t.Fatalf("%q: accepted, but is no object: %v", data, err)
 	}
 	for name := range object {
-		if !slices.Contains(fields, name) {
+		if !slices.ContainsFunc(fields, func(one field) bool { return one.name == name }) {
 			t.Fatalf("%q: accepted with field %q", data, name)
 		}
 	}
+	return object
 }
 
 func FuzzKeyBody(f *testing.F) {
-	for _, seed := range []string{
+	addBodies(f, keyFields(nil, new(apikeys.CreateParams)),
 		`{"name":"a","scopes":["files:read"]}`,
+		`{"name":"a","scopes":["files:read"],"resources":["b","a"],"labels":{"team":"a","b":null},"allowedNetworks":["192.0.2.0/24","::1"],"rateLimit":60}`,
+		`{"name":"a","scopes":["files:read"],"resources":[],"labels":null,"allowedNetworks":["192.0.2.1/24"],"rateLimit":1000001}`,
+		`{"name":"a","scopes":["files:read"],"resources":null,"labels":{"":1},"allowedNetworks":[],"rateLimit":0}`,
 		`{"name":"a","scopes":["files:read","files:read"],"expiresAt":"2027-01-01"}`,
 		`{"name":"\ud83d\ude00","scopes":["account:read"],"expiresAt":null}`,
 		`{"name":"\ud83d","scopes":[]}`,
@@ -82,17 +99,16 @@ func FuzzKeyBody(f *testing.F) {
 		`{"n\u0061me":"a","name":"b"}`,
 		`{"Name":"a","scopes":null} {}`,
 		`[[[[`, `{}`, ``,
-	} {
-		f.Add([]byte(seed))
-	}
+	)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var params apikeys.CreateParams
-		err := decodeObject(data, keyFields(nil, &params)...)
+		fields := keyFields(nil, &params)
+		err := decodeObject(data, fields...)
 		if err != nil {
 			checkRefusal(t, err)
 			return
 		}
-		checkStrict(t, data, "name", "scopes", "expiresAt")
+		checkStrict(t, data, fields)
 		keys := keysAtNoon(t)
 		_, _, err = keys.Create(t.Context(), "acct", params)
 		if wrong := keys.Validate(params); (err == nil) != (len(wrong) == 0) || !cmp.Equal(wrong, input.InvalidFields(err)) {
@@ -101,8 +117,52 @@ func FuzzKeyBody(f *testing.F) {
 	})
 }
 
+// An accepted change of a key must have exactly the fields that were sent, and its result must be valid
+// for a new key.
+func FuzzKeyUpdateBody(f *testing.F) {
+	addBodies(f, keyPatch(new(apikeys.UpdateParams)),
+		`{}`, `{"name":"b","enabled":false,"expiresAt":"2027-01-01","labels":{"team":"a","old":null}}`, `{"expiresAt":null,"labels":{}}`,
+		`{"enabled":null}`, `{"labels":null}`, `{"labels":{"a":1}}`, `{"resources":["a"]}`, `{"expiresAt":"2000-01-01"}`, ``,
+	)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var params apikeys.UpdateParams
+		fields := keyPatch(&params)
+		if err := decodeObject(data, fields...); err != nil {
+			checkRefusal(t, err)
+			return
+		}
+		object := checkStrict(t, data, fields)
+		for name, given := range map[string]bool{"name": params.Name != nil, "enabled": params.Enabled != nil, "expiresAt": params.ExpiresAt != nil} {
+			if value, sent := object[name]; sent != given || sent && value == nil && name != "expiresAt" {
+				t.Fatalf("%q: %s sent %v, given %v", data, name, sent, given)
+			}
+		}
+		keys := keysAtNoon(t)
+		made, _, err := keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "a", Scopes: scopes.Of(scopes.FilesRead), Labels: map[string]string{"old": "a"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := keys.Update(t.Context(), "acct", made.ID, params)
+		if err != nil {
+			checkRefusal(t, err)
+			return
+		}
+		create := apikeys.CreateParams{Name: key.Name, Scopes: key.Scopes, ExpiresAt: key.ExpiresAt, Labels: key.Labels.Map()}
+		if wrong := keys.Validate(create); len(wrong) > 0 || key.Scopes != made.Scopes || params.Enabled != nil && *params.Enabled == key.Disabled {
+			t.Fatalf("%q: the changed key %+v could not be created: %v", data, key, wrong)
+		}
+	})
+}
+
 func FuzzWebhookBody(f *testing.F) {
-	for _, seed := range []string{
+	offered, err := webhooks.New(memory.New(), webhooks.Config{Events: alerts.Events()})
+	if err != nil {
+		f.Fatal(err)
+	}
+	addBodies(f, withThresholds(f, memory.New(), offered).webhookFields(new(webhooks.CreateParams)),
+		`{"url":"https://example.com","events":["balance.low"],"resources":["b"],"secret":"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw","headers":{"X-Team":{"value":"a"},"Authorization":{"value":"Bearer 12345678","secret":true}}}`,
+		`{"url":"https://example.com","events":["balance.low"],"resources":[" "],"secret":"short","headers":{"Host":{"value":"a"},"X-A":{"value":"1","secret":true}}}`,
+		`{"url":"https://example.com","events":["balance.low"],"resources":null,"secret":null,"headers":{"X-A":null,"x-a":{"value":1}}}`,
 		`{"url":"https://example.com/h?a&b","events":["balance.low"],"balanceThreshold":"0.5"}`,
 		`{"url":"https://example.com","events":["files.expiring","files.expiring"],"balanceThreshold":null}`,
 		`{"url":"https://example.com","events":["nope"],"balanceThreshold":1}`,
@@ -110,9 +170,7 @@ func FuzzWebhookBody(f *testing.F) {
 		`{"url":"","events":[]}`,
 		`{"events":[null]}`,
 		`{}`, ``,
-	} {
-		f.Add([]byte(seed))
-	}
+	)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var params webhooks.CreateParams
 		store := memory.New()
@@ -120,11 +178,12 @@ func FuzzWebhookBody(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := decodeObject(data, withThresholds(t, store, hooks).webhookFields(&params)...); err != nil {
+		fields := withThresholds(t, store, hooks).webhookFields(&params)
+		if err := decodeObject(data, fields...); err != nil {
 			checkRefusal(t, err)
 			return
 		}
-		checkStrict(t, data, "url", "events", "balanceThreshold")
+		checkStrict(t, data, fields)
 		_, err = hooks.Create(t.Context(), "acct", params)
 		if wrong := hooks.Validate(params); (err == nil) != (len(wrong) == 0) || !cmp.Equal(wrong, input.InvalidFields(err)) {
 			t.Fatalf("%q: Validate says %v, Create %v", data, wrong, err)
@@ -206,6 +265,12 @@ func FuzzServeHTTP(f *testing.F) {
 	f.Add("GET", "/v2/notifications/webhooks/wh_"+someULID+"/deliveries/%00/body", "", "", "", []byte(nil))
 	f.Add("POST", "/v2/notifications/webhooks/wh_"+someULID+"/deliveries/%00/redeliver", "", "", "", []byte(nil))
 	f.Add("POST", "/v2/notifications/webhooks/wh_"+someULID+"/recoveries", "", "Content-Type", "application/json", []byte(`{"states":["dead"]}`))
+	f.Add("POST", "/v2/api-keys", "", "Authorization", "Bearer x", []byte(`{"name":"a","scopes":["files:read"],"resources":["a"],"labels":{"b":"c"},"allowedNetworks":["192.0.2.0/24"],"rateLimit":60}`))
+	f.Add("PATCH", "/v2/api-keys/key_"+someULID, "", "Content-Type", "application/json", []byte(`{"enabled":false,"expiresAt":null,"labels":{"b":null}}`))
+	f.Add("GET", "/v2/api-keys/key_"+someULID+"/refusals", "", "", "", []byte(nil))
+	f.Add("POST", "/v2/notifications/webhooks", "", "Content-Type", "application/json", []byte(`{"url":"https://example.com","events":["balance.low"],"resources":["a"],"headers":{"X-Token":{"value":"12345678","secret":true}}}`))
+	f.Add("PATCH", "/v2/notifications/webhooks/wh_"+someULID, "", "Content-Type", "application/json", []byte(`{"resources":null,"paused":true,"headers":{"X-Token":null}}`))
+	f.Add("POST", "/v2/notifications/webhooks/wh_"+someULID+"/test", "", "Content-Type", "application/json", []byte(`{"type":"balance.low"}`))
 	f.Add("OPTIONS", "*", "", "", "", []byte(nil))
 	f.Add("GET", "//v2/../v2/api-keys/%zz", "", "", "", []byte(nil))
 	f.Fuzz(func(t *testing.T, method, path, query, name, value string, body []byte) {

@@ -121,6 +121,8 @@ type call struct {
 	pathParams
 	data  []byte     // the body, after receive
 	query url.Values // the parameters, all known to the route
+
+	seen map[audit.Target]error // see [api.seesTarget]
 }
 
 // Context returns the context in which to process the request. It hides the Context method of

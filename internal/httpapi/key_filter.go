@@ -19,6 +19,11 @@ func (a *api) listKeys(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
+	for i := range page.Keys {
+		if err := a.hideCreator(c, &page.Keys[i]); err != nil {
+			return response{}, err
+		}
+	}
 	return showList(page.Keys, page.Next, viewKeyRead)
 }
 

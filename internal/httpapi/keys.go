@@ -84,7 +84,10 @@ func viewKeyRead(key apikeys.Key) keyReadView {
 }
 
 // showKey answers with a key, and with its new value if value is not empty.
-func showKey(key apikeys.Key, value string) (response, error) {
+func (a *api) showKey(c *call, key apikeys.Key, value string) (response, error) {
+	if err := a.hideCreator(c, &key); err != nil {
+		return response{}, err
+	}
 	view := viewKeyRead(key)
 	view.Key = value
 	return tagged(etag((*listed.Key)(&key)), view)
@@ -102,7 +105,7 @@ func (a *api) createKey(c *call) (response, error) {
 	}
 	value := token.Reveal()
 	if value == "" { // an earlier request created the key
-		return showKey(key, "")
+		return a.showKey(c, key, "")
 	}
 	view := viewKey(key)
 	view.Key = value
@@ -114,7 +117,7 @@ func (a *api) getKey(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	return showKey(key, "")
+	return a.showKey(c, key, "")
 }
 
 // readKey returns the key in the path, if it exists for the caller.
@@ -191,7 +194,7 @@ func (a *api) updateKey(c *call) (response, error) {
 	if err := alsoInvalid(wrong, err); err != nil {
 		return response{}, err
 	}
-	return showKey(key, "")
+	return a.showKey(c, key, "")
 }
 
 func (a *api) rotateKey(c *call) (response, error) {
@@ -203,7 +206,7 @@ func (a *api) rotateKey(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	return showKey(key, token.Reveal())
+	return a.showKey(c, key, token.Reveal())
 }
 
 func (a *api) deleteKey(c *call) (response, error) {

@@ -2,6 +2,8 @@ package httpapi_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -215,6 +217,76 @@ func (h *household) entriesOf(targets ...string) (ids []string) {
 		ids = append(ids, all[len(all)-1])
 	}
 	return ids
+}
+
+// Neither the cursors nor the number of pages of a list reveal what is hidden from a limited key.
+func TestLimitedKey_ListInPages_RevealsNothingElse(t *testing.T) {
+	h := newHousehold(t)
+	for path, want := range map[string][]string{
+		keysPath: {h.child, h.self}, keysPath + "?scope=files:read": {h.child, h.self}, webhooksPath: {h.narrowed, h.own},
+	} {
+		separator := "?"
+		if strings.Contains(path, "?") {
+			separator = "&"
+		}
+		for i, id := range want {
+			page := h.do("GET", path+separator+"limit=1", h.caller, "").want(200, "")
+			var got struct{ NextCursor string }
+			if err := json.Unmarshal([]byte(page.body), &got); err != nil {
+				t.Fatal(err)
+			}
+			cursor, err := base64.RawURLEncoding.DecodeString(got.NextCursor)
+			if last := i == len(want)-1; err != nil || !slices.Equal(page.ids("id"), want[i:i+1]) || last != (got.NextCursor == "") || !last && string(cursor) != id {
+				t.Errorf("%s: page %d is %v with cursor %s, want %s", path, i, page.ids("id"), cursor, id)
+			}
+			path, separator = strings.SplitN(path, separator+"cursor=", 2)[0]+separator+"cursor="+got.NextCursor, "&"
+		}
+	}
+	hidden := strings.ReplaceAll(h.do("GET", "/v2/audit-log?limit=1&target="+h.hooks[0], h.caller, "").want(200, "").body, h.hooks[0], "")
+	if unknown := h.do("GET", "/v2/audit-log?limit=1&target=wh_"+someULID, h.caller, "").want(200, "").body; hidden != unknown {
+		t.Errorf("audit log of a hidden webhook: %s; of an unknown one: %s", hidden, unknown)
+	}
+}
+
+// A limited key does not see the ID of another key in createdBy.
+func TestLimitedKey_KeyCreatedByHiddenKey_HidesCreator(t *testing.T) {
+	h := newHousehold(t)
+	const body = `{"name":"a","scopes":["files:read"],"resources":["a"]}`
+	byAdmin := keysPath + "/" + h.do("POST", keysPath, h.admin, body).want(201, "").text("id")
+	own := keysPath + "/" + h.do("POST", keysPath, h.caller, body).want(201, "").text("id")
+	type view struct {
+		CreatedBy struct{ Kind, ID string }
+	}
+	creator := func(token, path string) string {
+		t.Helper()
+		var got view
+		if err := json.Unmarshal([]byte(h.do("GET", path, token, "").want(200, "").body), &got); err != nil || got.CreatedBy.Kind != "key" {
+			t.Errorf("GET %s: %+v, %v", path, got, err)
+		}
+		return got.CreatedBy.ID
+	}
+	admin := creator(h.admin, byAdmin)
+	if admin == "" || creator(h.caller, byAdmin) != "" || creator(h.caller, own) != h.self {
+		t.Errorf("creators are %q for the admin; %q and %q for the limited key, want none and %s", admin, creator(h.caller, byAdmin), creator(h.caller, own), h.self)
+	}
+	for _, got := range []reply{
+		h.do("GET", keysPath, h.caller, ""), h.do("PATCH", byAdmin, h.caller, `{"name":"b"}`), h.do("POST", byAdmin+"/rotate", h.caller, ""),
+	} {
+		if got.want(200, ""); strings.Contains(got.body, admin) {
+			t.Errorf("the limited key sees %s: %s", admin, got.body)
+		}
+	}
+}
+
+// Whether an event type that is no longer declared is valid in a change depends on the webhook, and
+// so must not be checked for a webhook that the caller does not see.
+func TestLimitedKey_ChangesHiddenWebhook_IsNotFoundWhateverTheBody(t *testing.T) {
+	h := newHousehold(t)
+	for _, id := range []string{h.hooks[0], "wh_" + someULID} {
+		for _, body := range []string{`{"events":["balance.low"]}`, `{"events":["once.declared"]}`, `{"url":1}`} {
+			h.do("PATCH", webhooksPath+"/"+id, h.caller, body).want(404, auth.CodeNotFound)
+		}
+	}
 }
 
 // TestLimitedKey_OwnResources_WorksAsUsual checks that the limit does not get in the way of a key's

@@ -3,6 +3,9 @@ package httpapi
 import "github.com/storageapi/storageapi/webhooks"
 
 func (a *api) updateWebhook(c *call) (response, error) {
+	if err := a.seesWebhook(c, c.webhookID()); err != nil { // which events are valid depends on the webhook
+		return response{}, err
+	}
 	var params webhooks.UpdateParams
 	wrong := c.bind(a.webhookPatch(&params), a.ifMatchWebhook(&params.If))
 	if wrong != nil { // Update only validates the other fields

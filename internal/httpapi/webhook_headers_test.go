@@ -54,3 +54,28 @@ func TestWebhookHeaders(t *testing.T) {
 	h.do("POST", webhooksPath, admin, `{"url":"https://example.com","events":["balance.low"],"headers":null}`).want(201, "")
 	h.do("POST", webhooksPath, admin, `{"url":"https://example.com","events":["balance.low"],"headers":{"X-A":null}}`).want(400, "VALIDATION_ERROR")
 }
+
+// The ETag of a webhook changes with the value of a secret header, so that nobody overwrites a change
+// without having seen it.
+func TestWebhookHeaders_SecretValueChanges_ChangesETag(t *testing.T) {
+	h := serve(t, newClock().config())
+	admin := h.admin(alice)
+	one := webhooksPath + "/" + h.do("POST", webhooksPath, admin, `{"url":"https://example.com","events":["balance.low"]}`).want(201, "").text("id")
+	seen := map[string]bool{h.do("GET", one, admin, "").want(200, "").header.Get("ETag"): true}
+	for _, change := range []struct {
+		body    string
+		changes bool
+	}{
+		{`{"headers":{"X-Token":{"value":"guessable","secret":true}}}`, true},
+		{`{"headers":{"X-Token":{"value":"guessable","secret":true}}}`, false},
+		{`{"headers":{"X-Token":{"value":"different","secret":true}}}`, true},
+		{`{"headers":{"X-Token":{"value":"guessable","secret":true}}}`, true}, // not the tag of the same value before
+		{`{"headers":{"X-Token":null}}`, true},
+	} {
+		tag := h.do("PATCH", one, admin, change.body).want(200, "").header.Get("ETag")
+		if seen[tag] == change.changes {
+			t.Errorf("%s: tag %s changed: %v, want %v", change.body, tag, !seen[tag], change.changes)
+		}
+		seen[tag] = true
+	}
+}

@@ -32,7 +32,7 @@ func (k *Key) Fields(w *fields.Walk) {
 		fields.FormattedTexts(w, "scopes", fields.Placed, fields.Setting|fields.Created, &k.Scopes, scopes.Set.Names, scopes.FromNames)
 		fields.Time(w, "createdAt", fields.Placed, 0, &k.CreatedAt)
 		fields.Time(w, "expiresAt", fields.Placed, fields.Setting|fields.Created, &k.ExpiresAt)
-		fields.Formatted(w, "hash", fields.Placed, fields.Value, &k.Hash, formatHash, parseHash)
+		fields.Formatted(w, "hash", fields.Placed, fields.Value|fields.Tagged, &k.Hash, formatHash, parseHash)
 		fields.Formatted(w, "previous", fields.Placed, fields.Guarded, &k.Previous, formatHash, parseHash)
 		fields.Time(w, "previousExpiresAt", fields.Placed, 0, &k.PreviousExpiresAt)
 		fields.Time(w, "lastUsedAt", fields.Placed, 0, &k.LastUsedAt)
@@ -106,6 +106,7 @@ func (w *Webhook) Fields(walk *fields.Walk) {
 	fields.Texts(walk, "pastEvents", 6, fields.Guarded, &w.PastEvents)
 	fields.FormattedTexts(walk, "resources", 9, fields.Setting|fields.Created, &w.Resources, auth.Resources.Names, auth.ParseResources)
 	fields.FormattedTexts(walk, "headers", 11, fields.Setting|fields.Created|fields.Sent, &w.Headers, headerTexts, parseHeaders)
+	fields.Number(walk, "secretsVersion", 12, fields.Tagged, &w.SecretsVersion)
 	if !walk.Packed() { // after the names of the headers, which reading needs
 		if walk.Copies() {
 			w.Headers = slices.Clone(w.Headers)

@@ -59,6 +59,10 @@ type Webhook struct {
 	// PreviousSecretExpiresAt. Zero if there is none.
 	PreviousSecret          signing.Secret
 	PreviousSecretExpiresAt time.Time // UTC, to the millisecond
+
+	// SecretsVersion counts the changes of Secret and of the secret Headers. ETags contain it in
+	// place of the secrets, which could be guessed from a hash.
+	SecretsVersion uint64
 }
 
 // A WebhookHealth is the part of a [Webhook] that changes with the results of attempts.

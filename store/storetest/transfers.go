@@ -92,7 +92,7 @@ func (t *tester) everyKind() {
 	full.URL, full.Active, full.OffReason, full.Events, full.PastEvents = long("url", 4096), false, driver.OffGone, full.Events[:1], full.Events[1:]
 	full.Threshold, full.ProvenAt, full.FailingSince, full.FailingEvent, full.FailedAgain = math.MaxInt64, some, some.Add(1), "event", true
 	full.WarnedAt, full.PreviousSecret, full.PreviousSecretExpiresAt = some.Add(time.Hour), signing.NewSecret(), some.Add(time.Minute)
-	full.Headers, full.PausedUntil = someHeaders(), some
+	full.Headers, full.PausedUntil, full.SecretsVersion = someHeaders(), some, 3
 	must := func(w driver.Webhook, options driver.CreateOptions) {
 		t.must(t.store.CreateWebhook(t.Context(), w, options))
 	}

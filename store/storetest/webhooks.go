@@ -16,7 +16,7 @@ import (
 func webhookValues(run runner) {
 	run("returns every field unchanged", func(t *tester) {
 		full, bare := newWebhook("acct", "full"), newWebhook("acct", "bare")
-		full.Threshold, full.OffReason = math.MaxUint64, driver.OffFailing
+		full.Threshold, full.SecretsVersion, full.OffReason = math.MaxUint64, 3, driver.OffFailing
 		full.FailingEvent, full.FailedAgain, full.Held = "event", true, true
 		full.OffAt, full.Headers, full.PausedUntil = some.Add(time.Hour), someHeaders(), driver.NoEnd
 		full.ProvenAt, full.FailingSince, full.WarnedAt = some.Add(-time.Minute), some.Add(time.Minute), some.Add(time.Hour)

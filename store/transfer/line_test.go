@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/driver"
@@ -39,6 +40,14 @@ func fill(v reflect.Value) {
 		*value = time.Hour + time.Millisecond
 	case *driver.DeliveryState:
 		*value = driver.Dead
+	case *auth.Resources:
+		*value, _ = auth.ParseResources([]string{"bucket-1", "bucket-2"})
+	case *auth.Networks:
+		*value = "192.0.2.0/24 2001:db8::/32"
+	case *driver.Labels:
+		*value = driver.LabelsOf(map[string]string{"team": "billing"})
+	case *[]driver.Header:
+		*value = []driver.Header{{Name: "Authorization", Value: "Bearer 12345678", Secret: true}, {Name: "X-Team", Value: "a: b"}}
 	default:
 		switch v.Kind() {
 		case reflect.String:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/clock"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
@@ -20,10 +21,13 @@ func records() [][]byte {
 	at := time.UnixMilli(1_800_000_000_123).UTC()
 	key := driver.Key{ID: "key_1", Account: "acct", Name: "name", Scopes: scopes.Specified(), CreatedAt: at, ExpiresAt: at}
 	key.Previous.Sum[0], key.PreviousExpiresAt = 1, at
+	key.Resources, _ = auth.ParseResources([]string{"a", "b"})
+	key.Disabled, key.AllowedNetworks, key.RateLimit, key.Labels = true, "192.0.2.0/24", 60, driver.LabelsOf(map[string]string{"team": "billing"})
 	webhook := driver.Webhook{
 		ID: "wh_1", Account: "acct", URL: "https://example.com/", Events: alerts.EventTypes(), WebhookHealth: driver.WebhookHealth{Active: true, FailingSince: at, WarnedAt: at, OffReason: driver.OffFailing},
 		Threshold: 1, Secret: signing.NewSecret(), CreatedAt: at,
 		PreviousSecret: signing.NewSecret(), PreviousSecretExpiresAt: at, PastEvents: alerts.EventTypes(),
+		PausedUntil: at, Resources: key.Resources, Headers: []driver.Header{{Name: "Authorization", Value: "Bearer 12345678", Secret: true}, {Name: "X-Team", Value: "a"}},
 	}
 	event := driver.EncodedEvent{ID: "evt_1", Account: "acct", Type: alerts.TypeBalanceLow, Timestamp: at, Body: []byte("{}")}
 	attempt := driver.Attempt{Number: 3, StartedAt: at, Duration: time.Second, Status: 500, Class: driver.ClassStatus, Error: "status 500", Response: "oops"}
