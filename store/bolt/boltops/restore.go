@@ -126,7 +126,7 @@ func copyClosed(path, from string) (c *closedCopy, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = db.Close() }() // keeps the source locked while copying
+	defer func() { _ = pagefile.Close(db, source) }() // keeps the source locked while copying
 	file, err := files.Temporary(path, restoreSuffix)
 	if err != nil {
 		return nil, err

@@ -78,11 +78,11 @@ func (f *fencer) compare() (err error) {
 
 // view calls read with a read transaction of a closed file.
 func view(path string, read func(*bbolt.Tx) error) error {
-	db, _, err := openClosed(path)
+	db, file, err := openClosed(path)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = db.Close() }()
+	defer func() { _ = pagefile.Close(db, file) }()
 	return db.View(func(tx *bbolt.Tx) error {
 		if err := schema.Check(tx); err != nil {
 			return err

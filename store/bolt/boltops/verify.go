@@ -184,7 +184,7 @@ func openReadOnly(path string) (*file, error) {
 
 func (f *file) close() {
 	if f.db != nil {
-		_ = f.db.Close() // also closes the file
+		_ = pagefile.Close(f.db, f.file)
 		return
 	}
 	_ = f.file.Close()

@@ -54,6 +54,14 @@ func Open(path string, until time.Time, options *bbolt.Options) (db *bbolt.DB, f
 	return db, file, err
 }
 
+// Close closes a file that Open has opened with the option ReadOnly. bbolt closes such a file without
+// unlocking it. The lock would then last until each child process that is being started has executed
+// its program, because until then the child holds all open files.
+func Close(db *bbolt.DB, file *os.File) error {
+	unlock(file)
+	return db.Close()
+}
+
 // Precheck returns an error for a file that bbolt cannot open or use safely. Such a file has
 // damage that is [Problem.Fatal], or is shorter than its pages: the system kills a process that
 // reads mapped memory beyond the end of the file. Readers find other damage. parking is the name
@@ -69,7 +77,7 @@ func Precheck(path string, until time.Time, parking string) error {
 	if err != nil {
 		return nil
 	}
-	defer func() { _ = db.Close() }()
+	defer func() { _ = Close(db, file) }()
 	tx, err := db.Begin(false)
 	if err != nil {
 		return nil
