@@ -33,6 +33,7 @@ type key struct {
 	until    time.Time
 	deleted  bool
 	disabled bool
+	limits
 }
 
 const keysPath = "/v2/api-keys"
@@ -43,23 +44,33 @@ func (c *clients) live(ctx context.Context, share float64) {
 	}
 	c.paced(60, share, func() {
 		k := c.some()
-		switch n := c.rand.IntN(16); {
-		case n < 3 || k == nil:
+		switch n := c.rand.IntN(24); {
+		case n < 5 || k == nil:
 			c.create(ctx)
-		case n < 4:
-			c.createInGo(ctx)
 		case n < 6:
+			c.createInGo(ctx)
+		case n < 8:
 			c.rename(ctx, k)
-		case n < 7:
-			c.rotate(ctx, k)
 		case n < 9:
-			c.delete(ctx, k)
-		case n < 10:
-			c.deleteInGo(ctx, k)
+			c.rotate(ctx, k)
 		case n < 11:
-			c.hold(ctx, k)
+			c.delete(ctx, k)
+		case n < 12:
+			c.deleteInGo(ctx, k)
 		case n < 13:
+			c.hold(ctx, k)
+		case n < 15:
 			c.turn(ctx, k)
+		case n < 17:
+			c.moveExpiry(ctx, k)
+		case n < 18:
+			c.stream(ctx, k)
+		case n < 19:
+			c.look(ctx, k)
+		case n < 20:
+			c.subscribe(ctx)
+		case n < 21:
+			c.hurry(ctx)
 		default:
 			c.use(ctx)
 		}
@@ -88,22 +99,22 @@ func (c *clients) newName() string {
 // create creates a key over HTTP with an idempotency key. It repeats the request if the outcome is
 // unknown.
 func (c *clients) create(ctx context.Context) {
-	name := c.newName()
-	body := map[string]any{"name": name, "scopes": scopes.Specified().Names()}
-	var id, token string
+	name, by := c.newName(), c.caller()
+	made := &key{name: name, limits: newLimits(c.rand, by.began)}
+	var status int
 	result := unknown
 	for try := 0; try < 3 && result == unknown; try++ {
 		undo := c.beset("CreateKey", "KeyByHash")
-		var status int
 		var answer map[string]any
-		result, status, answer = c.send(ctx, c.account.admin, "POST", keysPath, body, "Idempotency-Key", name)
+		result, status, answer = by.send(ctx, c, "POST", keysPath, made.body(name), "Idempotency-Key", name)
 		undo()
-		c.tell([]string{name}, "creates %s: %s, status %d", name, result, status)
-		id, _ = answer["id"].(string)
-		token, _ = answer["key"].(string)
+		c.tell(by.about(name), "creates %s, %+v, with %s: %s, status %d", name, made.limits, by, result, status)
+		made.id, _ = answer["id"].(string)
+		made.token, _ = answer["key"].(string)
 		time.Sleep(time.Second)
 	}
-	c.adopt(name, id, token, result)
+	exists := c.adopt(made, result)
+	by.judge(c, "creating "+name, []string{name}, result, status, exists, &made.limits)
 }
 
 func (c *clients) createInGo(ctx context.Context) {
@@ -115,11 +126,13 @@ func (c *clients) createInGo(ctx context.Context) {
 	undo()
 	result := outcomeOf(err, errors.Is(err, apierr.ErrExists))
 	c.tell([]string{name}, "creates %s in Go, context of %d looks: %s, %v", name, looks, result, err)
-	c.adopt(name, made.ID, token.Reveal(), result)
+	c.adopt(&key{name: name, id: made.ID, token: token.Reveal(), limits: limits{scopes: scopes.Specified()}}, result)
 }
 
-// adopt records the outcome of a creation, which it looks up in the store if necessary.
-func (c *clients) adopt(name, id, token string, result outcome) {
+// adopt records the outcome of a creation, which it looks up in the store if necessary. It returns
+// whether the key exists.
+func (c *clients) adopt(made *key, result outcome) bool {
+	name := made.name
 	var found []apikeys.Key
 	c.world.truth(func(ctx context.Context, s store.Store) {
 		all, err := s.ListKeys(ctx, c.account.id, driver.ListQuery{Limit: 1000})
@@ -135,14 +148,18 @@ func (c *clients) adopt(name, id, token string, result outcome) {
 	switch {
 	case len(found) > 1:
 		c.world.breach("a request that is made again makes nothing more", []string{name}, "%d keys are named %s", len(found), name)
-	case result == done && (len(found) == 0 || found[0].ID != id):
+	case result == done && (len(found) == 0 || found[0].ID != made.id):
 		c.world.breach("acknowledged is done", []string{name}, "the key %s was created, and is not there", name)
 	case result == refused && len(found) > 0:
 		c.world.breach("refused is not done", []string{name}, "the key %s was refused, and is there", name)
+	case len(found) > 0 && !made.are(&found[0]):
+		c.world.breach("a key keeps its limits", []string{name}, "the key %s is %+v, want %+v", name, found[0], made.limits)
 	}
 	if len(found) > 0 {
-		c.keys = append(c.keys, &key{name: name, id: found[0].ID, token: token})
+		made.id = found[0].ID
+		c.keys = append(c.keys, made)
 	}
+	return len(found) > 0
 }
 
 // is returns the stored key, or nil if it does not exist.
@@ -160,15 +177,18 @@ func (c *clients) is(k *key) (now *apikeys.Key) {
 }
 
 func (c *clients) rename(ctx context.Context, k *key) {
-	name := c.newName()
+	name, by := c.newName(), c.caller()
 	undo := c.beset("UpdateKey", "KeyByID")
-	result, status, _ := c.send(ctx, c.account.admin, "PATCH", keysPath+"/"+k.id, map[string]any{"name": name})
+	result, status, _ := by.send(ctx, c, "PATCH", keysPath+"/"+k.id, map[string]any{"name": name})
 	undo()
-	c.tell([]string{k.name, name}, "renames %s to %s: %s, status %d", k.name, name, result, status)
+	c.tell(by.about(k.name, name), "renames %s to %s with %s: %s, status %d", k.name, name, by, result, status)
 	now := c.is(k)
-	switch {
-	case now == nil:
+	if now == nil {
 		c.world.breach("what was not deleted is there", []string{k.name}, "%s is gone", k.name)
+		return
+	}
+	by.judge(c, "renaming "+k.name, []string{k.name}, result, status, now.Name == name, &k.limits)
+	switch {
 	case result == done && now.Name != name:
 		c.world.breach("acknowledged is done", []string{k.name, name}, "%s was renamed to %s and is %s", k.name, name, now.Name)
 	case result == refused && now.Name != k.name:
@@ -186,13 +206,16 @@ func (c *clients) rotate(ctx context.Context, k *key) {
 		return
 	}
 	undo := c.beset("UpdateKey", "KeyByID")
-	began := c.world.wallNow()
-	result, status, answer := c.send(ctx, c.account.admin, "POST", keysPath+"/"+k.id+"/rotate", map[string]any{"graceSeconds": grace})
+	by := c.caller()
+	began := by.began
+	result, status, answer := by.send(ctx, c, "POST", keysPath+"/"+k.id+"/rotate", map[string]any{"graceSeconds": grace})
 	undo()
-	c.tell([]string{k.name}, "rotates %s with %d s of grace: %s, status %d", k.name, grace, result, status)
+	c.tell(by.about(k.name), "rotates %s with %d s of grace with %s: %s, status %d", k.name, grace, by, result, status)
 	now := c.is(k)
 	token, _ := answer["key"].(string)
-	switch rotated := now != nil && now.Hash != was.Hash; {
+	rotated := now != nil && now.Hash != was.Hash
+	by.judge(c, "rotating "+k.name, []string{k.name}, result, status, rotated, &k.limits)
+	switch {
 	case now == nil:
 		c.world.breach("what was not deleted is there", []string{k.name}, "%s is gone", k.name)
 	case result == done && !rotated:
@@ -202,6 +225,9 @@ func (c *clients) rotate(ctx context.Context, k *key) {
 	case rotated:
 		ended := c.world.wallNow()
 		k.previous, k.until = k.token, ended.Add(time.Duration(grace)*time.Second)
+		if !k.expires.IsZero() && k.expires.Before(k.until) {
+			k.until = k.expires
+		}
 		if k.token = token; k.disabled || ended.Before(began) || ended.Sub(began) > 10*time.Minute {
 			k.previous = "" // it ended at once, or the clock was set meanwhile, so its end is unknown
 		}
@@ -210,9 +236,14 @@ func (c *clients) rotate(ctx context.Context, k *key) {
 
 func (c *clients) delete(ctx context.Context, k *key) {
 	undo := c.beset("DeleteKey", "KeyByID")
-	result, status, _ := c.send(ctx, c.account.admin, "DELETE", keysPath+"/"+k.id, nil)
+	by := c.caller()
+	result, status, _ := by.send(ctx, c, "DELETE", keysPath+"/"+k.id, nil)
 	undo()
-	c.tell([]string{k.name}, "deletes %s: %s, status %d", k.name, result, status)
+	c.tell(by.about(k.name), "deletes %s with %s: %s, status %d", k.name, by, result, status)
+	by.judge(c, "deleting "+k.name, []string{k.name}, result, status, c.is(k) == nil, &k.limits)
+	if by.key != nil && result == refused { // judged above
+		result = unknown
+	}
 	c.deleted(k, result)
 }
 
@@ -241,9 +272,15 @@ func (c *clients) deleted(k *key, result outcome) {
 // turn disables or enables a key.
 func (c *clients) turn(ctx context.Context, k *key) {
 	undo := c.beset("UpdateKey", "KeyByID")
-	result, status, _ := c.send(ctx, c.account.admin, "PATCH", keysPath+"/"+k.id, map[string]any{"enabled": k.disabled})
+	by := c.caller()
+	result, status, _ := by.send(ctx, c, "PATCH", keysPath+"/"+k.id, map[string]any{"enabled": k.disabled})
 	undo()
-	c.tell([]string{k.name}, "turns %s, which was disabled: %v: %s, status %d", k.name, k.disabled, result, status)
+	c.tell(by.about(k.name), "turns %s, which was disabled: %v, with %s: %s, status %d", k.name, k.disabled, by, result, status)
+	now := c.is(k)
+	by.judge(c, "turning "+k.name, []string{k.name}, result, status, now != nil && now.Disabled != k.disabled, &k.limits)
+	if by.key != nil && result == refused { // judged above
+		result = unknown
+	}
 	c.turned(k, !k.disabled, result)
 }
 
@@ -335,22 +372,19 @@ func (c *clients) use(ctx context.Context) {
 		return
 	}
 	k := c.keys[c.rand.IntN(len(c.keys))]
-	token, replaced := k.token, false
+	token := k.token
 	if k.previous != "" && c.rand.IntN(2) == 0 {
-		token, replaced = k.previous, true
+		token = k.previous
 	}
 	if token == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	began := c.world.wallNow()
-	status, _ := c.request(ctx, token, "GET", keysPath+"?limit=1", nil)
-	ended := c.world.wallNow()
-	c.tell([]string{k.name}, "uses %s: status %d", k.name, status)
-	steady := !ended.Before(began) && ended.Sub(began) < 10*time.Minute // no clock was set
-	dead := k.deleted || k.disabled || replaced && steady && began.After(k.until)
-	alive := !k.deleted && !k.disabled && (!replaced || steady && ended.Before(k.until.Add(-time.Minute)))
+	began, address := c.world.wallNow(), c.address()
+	status, _ := c.request(ctx, token, "GET", keysPath+"?limit=1", nil, addressHeader, address)
+	c.tell([]string{k.name}, "uses %s at %s: status %d", k.name, address, status)
+	alive, dead := k.state(token, address, began, c.world.wallNow())
 	switch {
 	case dead && status == 200:
 		c.world.breach("nobody is authorised by a dead key", []string{k.name}, "%s is let through", k.name)

@@ -1,6 +1,7 @@
 package simulation_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/pipenet"
 	"github.com/storageapi/storageapi/internal/testhook"
 	"github.com/storageapi/storageapi/store/driver"
@@ -24,6 +26,7 @@ import (
 type host struct {
 	world    *world
 	api      *storageapi.Handler
+	stream   http.Handler // for streamPath
 	store    *faulty
 	link     *uplink
 	listener *pipenet.Listener
@@ -98,11 +101,12 @@ func (w *world) start() {
 		Store: h.store, Keys: apikeys.Config{Now: w.wallNow, MaxPerAccount: -1}, Webhooks: config,
 		Alerts: alerts.Config{DefaultBalanceThreshold: 10, Files: noFiles}, // files are reported directly; a scan would store its progress
 		Logger: slog.New(slog.DiscardHandler), Notify: h.notify,
+		ClientAddress: func(r *http.Request) string { return cmp.Or(r.Header.Get(addressHeader), inNarrow) },
 	})
 	if err != nil {
 		panic(err)
 	}
-	h.api = api
+	h.api, h.stream = api, api.Auth.Handler(http.HandlerFunc(stream), auth.AnyResource())
 	testhook.SetNetwork(api.Webhooks, testhook.Network{Dial: w.receivers.dial(h.link), Resolve: w.receivers.lookUp})
 	go func() {
 		defer close(h.ended)
@@ -136,6 +140,10 @@ func (h *host) serve(rw http.ResponseWriter, r *http.Request) {
 		ctx, end := newDying(r.Context(), looks)
 		defer end()
 		r = r.WithContext(ctx)
+	}
+	if r.URL.Path == streamPath {
+		h.stream.ServeHTTP(rw, r)
+		return
 	}
 	h.api.ServeHTTP(rw, r)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apierr"
+	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/driver"
@@ -64,18 +65,18 @@ func (c *clients) judge(ctx context.Context, s store.Store) {
 	if err != nil {
 		c.world.breach("the store can be asked", nil, "ListKeys: %v", err)
 	}
-	there := make(map[string]string)
+	there := make(map[string]apikeys.Key)
 	for _, k := range list {
-		there[k.ID] = k.Name
+		there[k.ID] = k
 	}
 	for _, k := range c.keys {
-		switch name, ok := there[k.id]; {
+		switch now, ok := there[k.id]; {
 		case k.deleted && ok:
 			c.world.breach("acknowledged is done", []string{k.name}, "%s was deleted, and is there again", k.name)
 		case !k.deleted && !ok:
 			c.world.breach("acknowledged is done", []string{k.name}, "%s is gone", k.name)
-		case ok && name != k.name:
-			c.world.breach("acknowledged is done", []string{k.name}, "%s is called %s", k.name, name)
+		case ok && (now.Name != k.name || now.Disabled != k.disabled || !k.are(&now)):
+			c.world.breach("acknowledged is done", []string{k.name}, "%s is %+v, want %+v", k.name, now, k)
 		}
 	}
 }
@@ -145,8 +146,8 @@ func (s *subscriber) judge(ctx context.Context, kept store.Store) {
 			continue
 		case now == nil:
 			continue
-		case hostOf(now.URL) != k.host(), now.Active && !k.active:
-			s.world.breach("acknowledged is done", []string{k.name}, "%s is at %s, active %v", k.name, now.URL, now.Active)
+		case !k.is(now):
+			s.world.breach("acknowledged is done", []string{k.name}, "%s is %+v, want %+v", k.name, now, k)
 		}
 		owed, err := kept.ListDeliveries(ctx, now.Account, k.id, webhooks.DeliveryQuery{States: []webhooks.DeliveryState{webhooks.Pending}, Limit: 100})
 		if n := len(owed.Deliveries); err != nil || now.Active && n > 0 {
@@ -213,7 +214,7 @@ func (w *world) judgeEvent(ctx context.Context, s store.Store, e *event) {
 	for _, k := range e.account.subscriber.all() {
 		d := of[k.id]
 		if d == nil {
-			certain, wanted := e.account.subscriber.wants(k, e.from, e.to)
+			certain, wanted := e.account.subscriber.wants(k, e.resource, e.from, e.to)
 			if certain && wanted && !k.deleted && e.acked {
 				w.breach("acknowledged is done", []string{e.id, k.name}, "%s is not owed to %s, which was subscribed", e.id, k.name)
 			}
@@ -225,7 +226,7 @@ func (w *world) judgeEvent(ctx context.Context, s store.Store, e *event) {
 
 func (w *world) judgeDelivery(e *event, k *hook, d *webhooks.Delivery) {
 	about := []string{e.id, k.name}
-	if certain, wanted := e.account.subscriber.wants(k, e.from, max(e.from, e.to)); certain && !wanted && !k.resent && e.acked && d.State != webhooks.Skipped && len(d.Attempts) == 0 {
+	if certain, wanted := e.account.subscriber.wants(k, e.resource, e.from, max(e.from, e.to)); certain && !wanted && !k.resent && e.acked && d.State != webhooks.Skipped && len(d.Attempts) == 0 {
 		w.breach("only who is subscribed is told", about, "%s is owed to %s, which was off or not subscribed", e.id, k.name)
 	}
 	numbers := make([]int, len(d.Attempts))

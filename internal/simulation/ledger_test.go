@@ -320,6 +320,10 @@ func (l *ledger) check(d *delivery, le *load, r *driver.AttemptResult) {
 		}
 		return
 	}
+	if r.Attempt.Class == webhooks.ClassResource {
+		w.outside(d)
+		return
+	}
 	if le.requests == 0 && l.exhausted[le.host] >= le.at && l.refused[le.host] < le.at {
 		w.breach("what the host lacks is not the receivers' fault", d.about(), "attempt %d of %s for %s is used up by want of descriptors: %s",
 			le.attempt, d.event, d.webhook, r.Attempt.Error)
@@ -340,6 +344,18 @@ func (l *ledger) check(d *delivery, le *load, r *driver.AttemptResult) {
 	if r.RetryAfter < max(low, le.asked) || r.RetryAfter > max(high, le.asked+time.Second) {
 		w.breach("retries come on schedule", d.about(), "after attempt %d of %s for %s the next is due in %v, which should be in %v ± 20 %%, and not before %v",
 			n, d.event, d.webhook, r.RetryAfter, wait, le.asked)
+	}
+}
+
+// outside checks that a delivery that is given up because of its resource is really outside those of its
+// webhook.
+func (w *world) outside(d *delivery) {
+	resource := w.events.resource(d.event)
+	for _, a := range w.accounts {
+		states, _ := a.subscriber.recent(d.webhook)
+		if len(states) > 0 && !slices.ContainsFunc(states, func(st state) bool { return !allows(st.resources, resource) }) {
+			w.breach("nothing is given up early", d.about(), "%s of %q is given up for %s because of its resource", d.event, resource, d.webhook)
+		}
 	}
 }
 

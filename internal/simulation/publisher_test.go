@@ -40,6 +40,7 @@ type events struct {
 // An event is a published event.
 type event struct {
 	id       string
+	resource string
 	account  *account
 	from, to time.Duration // the start of the first call, and the time of acknowledgement
 	acked    bool
@@ -51,7 +52,7 @@ func newEvents(w *world) *events { return &events{world: w} }
 func (e *events) add(a *account) *event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	one := &event{id: fmt.Sprint("e", len(e.list)+1), account: a, from: e.world.now()}
+	one := &event{id: fmt.Sprint("e", len(e.list)+1), resource: eventResources[len(e.list)%3], account: a, from: e.world.now()}
 	e.list = append(e.list, one)
 	return one
 }
@@ -75,11 +76,24 @@ func (e *events) some(r *rand.Rand, account string) (id string, ok bool) {
 func (e *events) acknowledged(id string) (at time.Duration, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	one := e.find(id)
+	return one.to, one.acked
+}
+
+// resource returns the resource of an event; empty means none.
+func (e *events) resource(id string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.find(id).resource
+}
+
+// find returns a published event, or a zero one, for example for an alert.
+func (e *events) find(id string) *event {
 	var n int
 	if _, err := fmt.Sscanf(id, "e%d", &n); err != nil || n < 1 || n > len(e.list) {
-		return 0, false
+		return new(event)
 	}
-	return e.list[n-1].to, e.list[n-1].acked
+	return e.list[n-1]
 }
 
 func (p *publisher) live(ctx context.Context, share float64) {
@@ -120,7 +134,7 @@ func (p *publisher) publish(ctx context.Context, n int) {
 
 func (p *publisher) publishOne(ctx context.Context, e *event, looks int) {
 	data := alerts.TransactionsLimitReached{Used: 1, Limit: 1, Period: e.id}
-	err := p.world.reach().api.Webhooks.Publish(ctx, webhooks.Event{ID: e.id, Account: p.account.id, Data: data})
+	err := p.world.reach().api.Webhooks.Publish(ctx, webhooks.Event{ID: e.id, Account: p.account.id, Resource: e.resource, Data: data})
 	now := p.world.now()
 	p.tell([]string{e.id}, "publishes %s, context of %d looks: %v", e.id, looks, err)
 	found := true

@@ -234,6 +234,11 @@ func (r *receivers) serve(rw http.ResponseWriter, req *http.Request) {
 	}
 	r.verify(one, req.Header, body, about)
 	isTest := content.Type == "webhook.test"
+	for _, a := range w.accounts {
+		if a.id == one.account {
+			a.subscriber.receives(webhookOf(host), event, isTest, req.Header.Get(tokenHeader))
+		}
+	}
 	var le *load
 	if !isTest {
 		if le = w.ledger.arrives(host, event); le == nil {

@@ -24,6 +24,7 @@ type subscriber struct {
 	mu      sync.Mutex
 	hooks   []*hook
 	made    int
+	tokens  int
 	settled atomic.Bool // the steady webhook exists
 }
 
@@ -38,6 +39,11 @@ type hook struct {
 	deleted bool
 	resent  bool    // an event was resent, for this webhook or another
 	states  []state // in chronological order
+
+	resources []string // of its events; nil means all
+	token     string   // the header's value; empty means none
+	isSecret  bool     // the token is secret
+	changing  bool     // a change is being made
 }
 
 // A state is a state that a webhook entered at some moment between from and to.
@@ -45,12 +51,30 @@ type state struct {
 	from, to  time.Duration
 	active    bool
 	published bool // it is subscribed to the published type
+	resources []string
+	token     string
 }
 
 const (
 	hooksPath = "/v2/notifications/webhooks"
 	published = alerts.TypeTransactionsLimitReached // the type of the publishers' events
 )
+
+// tokenHeader is a header that some webhooks set.
+const tokenHeader = "X-Sim-Token"
+
+// settings returns a copy of the settings of a webhook, to change them.
+func (k *hook) settings() hook {
+	return hook{name: k.name, url: k.url, events: k.events, active: k.active, resources: k.resources, token: k.token, isSecret: k.isSecret}
+}
+
+// headers returns the member of a request that sets the token, or removes it.
+func (k *hook) headers() map[string]any {
+	if k.token == "" {
+		return map[string]any{tokenHeader: nil}
+	}
+	return map[string]any{tokenHeader: map[string]any{"value": k.token, "secret": k.isSecret}}
+}
 
 func (k *hook) host() string { return fmt.Sprintf("%s-%d", k.name, k.url) }
 
@@ -127,12 +151,49 @@ func (s *subscriber) change(k *hook, from time.Duration, to *hook) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k.url, k.events, k.active, k.deleted = to.url, to.events, to.active, to.deleted
-	k.states = append(k.states, state{from, s.world.now(), k.active && !k.deleted, slices.Contains(k.events, string(published))})
+	k.resources, k.token, k.isSecret, k.changing = to.resources, to.token, to.isSecret, false
+	k.states = append(k.states, state{from, s.world.now(), k.active && !k.deleted, slices.Contains(k.events, string(published)), k.resources, k.token})
+}
+
+// recent returns the states in which a webhook was in the last minute, in which all attempts in
+// progress began. known is false while they are not known.
+func (s *subscriber) recent(webhook string) (states []state, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.hooks, func(k *hook) bool { return k.name == webhook })
+	if i < 0 || s.hooks[i].changing {
+		return nil, false
+	}
+	since := s.world.now() - time.Minute
+	for n, all := len(s.hooks[i].states)-1, s.hooks[i].states; n >= 0; n-- {
+		states = append(states, all[n])
+		if all[n].to < since {
+			break
+		}
+	}
+	return states, len(states) > 0
+}
+
+// receives checks that a webhook may get an event, and that its request has the header of the
+// webhook.
+func (s *subscriber) receives(webhook, event string, isTest bool, token string) {
+	states, known := s.recent(webhook)
+	if !known {
+		return
+	}
+	if !slices.ContainsFunc(states, func(st state) bool { return st.token == token }) {
+		s.world.breach("requests carry their webhook's headers", []string{webhook, event}, "%s gets %s with the token %q", webhook, event, token)
+	}
+	resource := s.world.events.resource(event)
+	if !isTest && !slices.ContainsFunc(states, func(st state) bool { return allows(st.resources, resource) }) {
+		s.world.breach("a limited webhook gets only events of its resources", []string{webhook, event}, "%s gets %s, which is of %q", webhook, event, resource)
+	}
 }
 
 // wants reports whether an event published between from and to must be sent to the webhook. certain
 // is false if the answer is not known.
-func (s *subscriber) wants(k *hook, from, to time.Duration) (certain, wanted bool) {
+func (s *subscriber) wants(k *hook, resource string, from, to time.Duration) (certain, wanted bool) {
+	ok, off := s.world.ledger.off(k.name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var last *state
@@ -147,10 +208,10 @@ func (s *subscriber) wants(k *hook, from, to time.Duration) (certain, wanted boo
 	if last == nil {
 		return len(k.states) > 0 && to < k.states[0].from, false
 	}
-	if ok, off := s.world.ledger.off(k.name); ok && off >= last.from && off <= to {
+	if ok && off >= last.from && off <= to {
 		return false, false // it was disabled at about that time
 	}
-	return true, last.active && last.published
+	return true, last.active && last.published && allows(last.resources, resource)
 }
 
 var someEvents = [][]string{
@@ -174,10 +235,15 @@ func (s *subscriber) create(ctx context.Context, steady bool) {
 	mood := well
 	if !steady {
 		mood = pick(s.rand, well, well, hanging, failing)
+		k.resources = pick(s.rand, someResources...)
 	}
+	s.changeToken(k)
 	s.world.receivers.add(k.host(), s.account.id, mood)
 	from := s.world.now()
-	body := map[string]any{"url": "https://" + k.host() + ".example.com/", "events": k.events}
+	body := map[string]any{"url": "https://" + k.host() + ".example.com/", "events": k.events, "resources": k.resources}
+	if k.token != "" {
+		body["headers"] = k.headers()
+	}
 	var id, secret string
 	result := unknown
 	for try := 0; try < 4 && result == unknown; try++ {
@@ -212,10 +278,38 @@ func (s *subscriber) create(ctx context.Context, steady bool) {
 		secret = found[0].Secret.Reveal()
 	}
 	s.world.receivers.signs(k.name, secret, 0)
+	k.changing = true
 	s.mu.Lock()
 	s.hooks = append(s.hooks, k)
 	s.mu.Unlock()
-	s.change(k, from, &hook{url: 1, events: k.events, active: found[0].Active})
+	if !k.is(&found[0]) {
+		s.world.breach("acknowledged is done", []string{k.name}, "%s is %+v, want %+v", k.name, found[0], k)
+	}
+	to := k.settings()
+	to.active = found[0].Active
+	s.change(k, from, &to)
+}
+
+// changeToken gives a webhook another token, or none.
+func (s *subscriber) changeToken(k *hook) {
+	s.tokens++
+	if k.token = ""; s.rand.IntN(2) == 0 {
+		k.token, k.isSecret = fmt.Sprintf("token %s %d", k.name, s.tokens), s.rand.IntN(2) == 0
+	}
+}
+
+// is reports whether a stored webhook has the settings of k.
+func (k *hook) is(now *webhooks.Webhook) bool {
+	events := make([]string, len(now.Events))
+	for i, e := range now.Events {
+		events[i] = string(e)
+	}
+	var headers []webhooks.Header
+	if k.token != "" {
+		headers = []webhooks.Header{{Name: tokenHeader, Value: k.token, Secret: k.isSecret}}
+	}
+	return hostOf(now.URL) == k.host() && slices.Equal(events, k.events) && (now.Active == k.active || !now.Active && now.OffReason != "") &&
+		slices.Equal(now.Resources.Names(), k.resources) && slices.Equal(now.Headers, headers)
 }
 
 func (s *subscriber) stored() (list []webhooks.Webhook) {
@@ -245,6 +339,9 @@ func (s *subscriber) is(k *hook) (now *webhooks.Webhook) {
 // update changes a webhook and records the outcome.
 func (s *subscriber) update(ctx context.Context, k *hook, body map[string]any, to hook) {
 	from := s.world.now()
+	s.mu.Lock()
+	k.changing = true
+	s.mu.Unlock()
 	if to.active && !k.active {
 		s.world.ledger.turnsOn(k.name)
 	}
@@ -257,21 +354,13 @@ func (s *subscriber) update(ctx context.Context, k *hook, body map[string]any, t
 		s.world.breach("what was not deleted is there", []string{k.name}, "%s is gone", k.name)
 		return
 	}
-	is := func(as *hook) bool {
-		events := make([]string, len(now.Events))
-		for i, e := range now.Events {
-			events[i] = string(e)
-		}
-		return hostOf(now.URL) == as.host() && slices.Equal(events, as.events) && (now.Active == as.active || !now.Active && now.OffReason != "")
-	}
-	to.name = k.name
 	switch {
-	case result == done && !is(&to):
-		s.world.breach("acknowledged is done", []string{k.name}, "%s was changed, and is %s, %v, active %v", k.name, now.URL, now.Events, now.Active)
-	case result == refused && !is(k):
-		s.world.breach("refused is not done", []string{k.name}, "%s is %s, %v, active %v", k.name, now.URL, now.Events, now.Active)
-	case !is(&to):
-		to.url, to.events = k.url, k.events
+	case result == done && !to.is(now):
+		s.world.breach("acknowledged is done", []string{k.name}, "%s was changed, and is %+v, want %+v", k.name, now, to)
+	case result == refused && !k.is(now):
+		s.world.breach("refused is not done", []string{k.name}, "%s is %+v", k.name, now)
+	case !to.is(now):
+		to = k.settings()
 	}
 	to.active = now.Active
 	s.change(k, from, &to)
@@ -281,22 +370,34 @@ func (s *subscriber) update(ctx context.Context, k *hook, body map[string]any, t
 	s.explain(ctx, k)
 }
 
-// patch changes the URL or the events of a webhook.
+// patch changes the URL, the events, the resources or the token of a webhook.
 func (s *subscriber) patch(ctx context.Context, k *hook) {
-	to := hook{url: k.url, events: k.events, active: k.active}
-	if s.rand.IntN(2) == 0 {
+	to := k.settings()
+	switch s.rand.IntN(5) {
+	case 0:
 		to.events = pick(s.rand, someEvents...)
 		s.update(ctx, k, map[string]any{"events": to.events}, to)
 		return
+	case 1:
+		to.resources = pick(s.rand, someResources...)
+		s.update(ctx, k, map[string]any{"resources": to.resources}, to)
+		return
+	case 2:
+		s.changeToken(&to)
+		s.update(ctx, k, map[string]any{"headers": to.headers()}, to)
+		return
 	}
 	to.url++
-	to.name = k.name
+	if to.isSecret { // secret headers do not move to another host
+		to.token = ""
+	}
 	s.world.receivers.moves(k.name, to.host(), s.account.id, pick(s.rand, well, well, failing))
 	s.update(ctx, k, map[string]any{"url": "https://" + to.host() + ".example.com/"}, to)
 }
 
 func (s *subscriber) toggle(ctx context.Context, k *hook) {
-	to := hook{url: k.url, events: k.events, active: !k.active}
+	to := k.settings()
+	to.active = !k.active
 	s.update(ctx, k, map[string]any{"active": to.active}, to)
 }
 
@@ -381,7 +482,9 @@ func (s *subscriber) deleted(k *hook, from time.Duration, result outcome) {
 	if result == refused {
 		s.world.breach("what is there can be deleted", []string{k.name}, "the deletion of %s was refused", k.name)
 	}
-	s.change(k, from, &hook{url: k.url, events: k.events, active: k.active, deleted: now == nil})
+	to := k.settings()
+	to.deleted = now == nil
+	s.change(k, from, &to)
 }
 
 // test sends a test event. Its arrival ends the pause of a receiver that was down.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
@@ -239,6 +241,11 @@ func (d *deeds) expiry() time.Time {
 	return time.Time{}
 }
 
+func (d *deeds) resources() auth.Resources {
+	resources, _ := auth.ParseResources(pick(d.rand, someResources...))
+	return resources
+}
+
 func (d *deeds) options() driver.CreateOptions {
 	options := driver.CreateOptions{MaxCount: pick(d.rand, 0, 0, 5), IdempotencyTTL: 6 * time.Hour}
 	if d.rand.IntN(3) == 0 {
@@ -249,19 +256,21 @@ func (d *deeds) options() driver.CreateOptions {
 
 func (d *deeds) createKey() deed {
 	key := apikeys.Key{Account: d.account(), ID: d.some("key"), Name: d.some("name"), Scopes: scopes.Of(scopes.FilesRead), CreatedAt: time.Now(), Hash: d.hash()}
-	key.ExpiresAt = d.expiry()
+	key.ExpiresAt, key.Resources = d.expiry(), d.resources()
+	key.AllowedNetworks, key.RateLimit, key.Labels = pick(d.rand, "", auth.Networks(wide)), pick(d.rand, 0, slowRate), driver.LabelsOf(map[string]string{"a": d.some("label")})
 	options := d.options()
 	options.AuditEntry = d.note(key.Account, audit.KeyCreated, key.ID)
 	return deed{fmt.Sprint("creates ", key.ID, " of ", key.Account, " for ", options.IdempotencyKey), func(t *twin) any { return is(t.CreateKey(d.ctx, key, options)) }}
 }
 
 func (d *deeds) changeKey() deed {
-	account, id, hash, expiry, err := d.account(), d.some("key"), d.hash(), d.expiry(), d.fails()
+	account, id, hash, expiry, disabled, err := d.account(), d.some("key"), d.hash(), d.expiry(), d.rand.IntN(2) == 0, d.fails()
 	note := d.note(account, audit.KeyRotated, id)
 	return deed{fmt.Sprint("rotates ", id, " of ", account), func(t *twin) any {
 		key, err := t.UpdateKey(d.ctx, account, id, func(k *apikeys.Key, entry *audit.Entry) error {
 			*entry = note
 			k.Previous, k.PreviousExpiresAt, k.Hash, k.ExpiresAt = k.Hash, d.begun.Add(day), hash, expiry
+			k.Disabled, k.Labels = disabled, driver.LabelsOf(map[string]string{"b": id})
 			return err
 		})
 		return result{key, is(err)}
@@ -279,7 +288,7 @@ func (d *deeds) deleteKey() deed {
 func (d *deeds) useKey() deed {
 	var uses []driver.KeyUse
 	for range d.rand.IntN(5) {
-		uses = append(uses, driver.KeyUse{Account: d.account(), ID: d.some("key"), Hash: d.hash(), At: time.Now()})
+		uses = append(uses, driver.KeyUse{Account: d.account(), ID: d.some("key"), Hash: d.hash(), At: time.Now(), Activity: driver.ActivityFrom(netip.MustParseAddr(inWide), time.Now())})
 	}
 	return deed{fmt.Sprint("notes ", len(uses), " uses"), func(t *twin) any { return is(t.RecordKeyUse(d.ctx, uses)) }}
 }
@@ -289,6 +298,7 @@ func (d *deeds) createWebhook() deed {
 		Account: d.account(), URL: "https://" + d.some("host") + ".example.com/", WebhookHealth: driver.WebhookHealth{Active: d.rand.IntN(5) > 0}, CreatedAt: time.Now(),
 		Events: slices.Clone(pick(d.rand, alerts.EventTypes(), alerts.EventTypes()[:1])), Secret: d.secrets[d.rand.IntN(4)],
 	}
+	w.Resources = d.resources()
 	w.ID = w.Account + d.some("wh") // an ID never belongs to two accounts
 	options := d.options()
 	with := driver.CreateOptions{MaxCount: options.MaxCount, IdempotencyKey: options.IdempotencyKey, IdempotencyTTL: options.IdempotencyTTL, AuditEntry: d.note(w.Account, audit.WebhookCreated, w.ID)}
@@ -299,10 +309,10 @@ func (d *deeds) changeWebhook() deed {
 	account, id, active, warned, err := d.account(), d.some("wh"), d.rand.IntN(3) > 0, d.rand.IntN(3) == 0, d.fails()
 	note := d.note(account, audit.WebhookChanged, id)
 	headers := []webhooks.Header{{Name: "X-Token", Value: d.some("value"), Secret: d.rand.IntN(2) == 0}}[d.rand.IntN(2):]
-	until := pick(d.rand, time.Time{}, d.begun.Add(day), webhooks.NoEnd)
+	until, resources := pick(d.rand, time.Time{}, d.begun.Add(day), webhooks.NoEnd), d.resources()
 	return deed{fmt.Sprint("changes ", id, " of ", account, " to active ", active, ", paused until ", until), func(t *twin) any {
 		w, err := t.UpdateWebhook(d.ctx, account, account+id, func(w *webhooks.Webhook, entry *audit.Entry) error {
-			w.Headers, w.PausedUntil = headers, until
+			w.Headers, w.PausedUntil, w.Resources = headers, until, resources
 			if w.Active, *entry = active, note; warned && !w.FailingSince.IsZero() {
 				w.WarnedAt = d.begun.Add(day)
 			}
@@ -323,7 +333,7 @@ func (d *deeds) deleteWebhook() deed {
 func (d *deeds) event(account string) webhooks.EncodedEvent {
 	d.made++
 	id := fmt.Sprint("e", d.made-d.rand.IntN(2)*d.rand.IntN(3)) // some IDs occur twice
-	return webhooks.EncodedEvent{ID: id, Account: account, Type: pick(d.rand, alerts.EventTypes()...), Timestamp: time.Now(), Body: []byte(`{"id":"` + id + `"}`)}
+	return webhooks.EncodedEvent{ID: id, Account: account, Type: pick(d.rand, alerts.EventTypes()...), Resource: pick(d.rand, eventResources...), Timestamp: time.Now(), Body: []byte(`{"id":"` + id + `"}`)}
 }
 
 func (d *deeds) enqueue() deed {
