@@ -11,8 +11,8 @@
 //
 // Two customers perform about 500 operations. They create, change, rotate, use and delete keys and
 // webhooks over HTTP and in Go, publish events singly and in batches, report balances, bandwidth and
-// files, send test events and resend deliveries. A third customer joins, gets some events, is erased,
-// and joins again. Meanwhile
+// files, send test events and resend deliveries. Keys have random limits, and manage each other. A third
+// customer joins, gets some events, is erased, and joins again. Meanwhile
 //
 //   - calls to the store fail or hang, before or after they take effect: single calls of an
 //     operation, or all calls of some methods for up to an hour;
@@ -43,7 +43,9 @@
 //
 //   - acknowledged operations have taken effect, and rejected operations have not;
 //   - nothing is loaded or sent after an acknowledged deletion, and nothing sent during a pause;
-//   - no dead key is accepted;
+//   - no dead key is accepted, nor one from outside its networks, and a revocation ends running requests;
+//   - no key exceeds its limits or sees other resources, and a live key may do what its limits cover;
+//   - webhooks get only events of their resources, with their headers;
 //   - no two attempts of one delivery run concurrently, nothing is sent without being loaded, and
 //     nothing is loaded after it is settled;
 //   - each retry is on time, and not earlier than its receiver asked for;
