@@ -39,6 +39,10 @@ import (
 //	DELETE /accounts/{account}       see [Handler.Erase]
 //	       /accounts/{account}/v2/…  the API of the account, for any change and without a key
 //
+// No route verifies the file of a running store: to find damage, take a backup and verify that, with
+// boltops.Verify or the command verify. This also proves the backup, and its reads do not slow the
+// host.
+//
 // Lists are JSON objects on separate lines. An interrupted response ends with a broken connection.
 // The audit log attributes changes to the actor in the context of the request, see
 // [audit.WithActor]; the default is the host.

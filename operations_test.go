@@ -3,10 +3,12 @@ package storageapi_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -91,6 +93,32 @@ func TestOperations_Account_ServesTheAPI(t *testing.T) {
 	w := httptest.NewRecorder()
 	if api.ServeHTTP(w, r); w.Code != 401 {
 		t.Errorf("got %d on the public port", w.Code)
+	}
+}
+
+// The routes of an account must leave nothing behind, because operators and attackers may name any
+// number of accounts.
+func TestOperations_ManyAccounts_KeepsNothing(t *testing.T) {
+	operations := newHost(t, storageapi.Config{Store: memory.New(), RateLimit: auth.RateLimit{PerSecond: 1}}).Operations(storageapi.HealthThresholds{})
+	heap := func() uint64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.GC() // frees what the first has finalized
+		runtime.ReadMemStats(&stats)
+		return stats.HeapAlloc
+	}
+	request := func(from, to int) {
+		for i := from; i < to; i++ {
+			if got := operate(t, operations, "GET", fmt.Sprintf("/accounts/acct_%d/v2/api-keys", i), ""); got.Code != 200 {
+				t.Fatalf("got %d %s", got.Code, got.Body)
+			}
+		}
+	}
+	request(0, 100)
+	before := heap()
+	request(100, 10_100)
+	if after := heap(); after > before+256<<10 {
+		t.Errorf("10,000 accounts take %d bytes, want at most 256 KiB", after-before)
 	}
 }
 

@@ -171,6 +171,7 @@ type run struct {
 
 	json, yes bool
 	ops       string
+	attempts  int // of a request to a running host; 0 means a default
 }
 
 // A usageError is an error in the arguments. Nothing was done.

@@ -350,6 +350,75 @@ func TestRun_CutShort_LeavesNoFile(t *testing.T) {
 	run(t.Context(), cli.Config{}, "", "accounts", "list", "-ops", html.URL).want(t, 1, "invalid character '<'")
 }
 
+func TestRun_FileMadeMeanwhile_IsKept(t *testing.T) {
+	dir := t.TempDir()
+	to := filepath.Join(dir, "to")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := os.WriteFile(to, []byte("theirs"), 0o600); err != nil {
+			t.Error(err)
+		}
+		_, _ = io.WriteString(w, "ours")
+	}))
+	defer server.Close()
+	check := func() {
+		t.Helper()
+		run(t.Context(), cli.Config{}, "", "backup", "-ops", server.URL, to).want(t, 1, "exist")
+		if got, err := os.ReadFile(to); err != nil || string(got) != "theirs" {
+			t.Errorf("got %q, %v", got, err)
+		}
+		if files, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(files) != 1 {
+			t.Errorf("got files %q, %v", files, err)
+		}
+		if err := os.Remove(to); err != nil {
+			t.Error(err)
+		}
+	}
+	check()
+	cli.FailLinks(t)
+	check()
+	in := filepath.Join(dir, "new")
+	run(t.Context(), cli.Config{}, "", "backup", "-ops", server.URL, in).want(t, 0, in)
+	if got, err := os.ReadFile(in); err != nil || string(got) != "ours" {
+		t.Errorf("without links: got %q, %v", got, err)
+	}
+}
+
+// A revocation whose response was lost is repeated, and reports success. An erasure is not repeated,
+// because the receipt would be empty.
+func TestRun_ResponseLost_ReportsWhatHappened(t *testing.T) {
+	operations := newAPI(t, http.HandlerFunc(nothing)).Operations(storageapi.HealthThresholds{})
+	var deletions, lost int
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete {
+			if deletions++; deletions <= lost {
+				operations.ServeHTTP(httptest.NewRecorder(), r)
+				panic(http.ErrAbortHandler)
+			}
+		}
+		operations.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	t.Setenv("OPS", server.URL)
+	create := func() (value string) {
+		return run(t.Context(), cli.Config{}, "", "keys", "create", "-json", "acct_1", "-name", "ci", "-scopes", "files:read").member(t, "key")
+	}
+	value := create()
+	lost = 1
+	run(t.Context(), cli.Config{}, value, "keys", "find", "-revoke", "-yes").want(t, 0, "The value is revoked.")
+	if deletions != 2 {
+		t.Errorf("%d requests revoked the value, want 2", deletions)
+	}
+	run(t.Context(), cli.Config{}, value, "keys", "find").want(t, 1, "not found")
+
+	create()
+	deletions = 0
+	run(t.Context(), cli.Config{}, "", "accounts", "erase", "-yes", "acct_1").want(t, 1, "EOF; repeat the command")
+	if deletions != 1 {
+		t.Errorf("%d requests erased the account, want 1", deletions)
+	}
+	run(t.Context(), cli.Config{}, "", "accounts", "erase", "-yes", "acct_1").want(t, 0, "keys             0\n")
+}
+
 // A limitedWriter fails after some bytes, as a closed pipe does.
 type limitedWriter struct{ left int }
 

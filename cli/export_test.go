@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"errors"
+	"os"
 	"testing"
 	"time"
 )
@@ -16,3 +18,9 @@ func SetTerminal(t *testing.T) {
 var NameOf = nameOf
 
 func init() { listenPoll = 20 * time.Millisecond }
+
+// FailLinks makes hard links fail until the test ends, as on a file system that has none.
+func FailLinks(t *testing.T) {
+	link = func(string, string) error { return errors.ErrUnsupported }
+	t.Cleanup(func() { link = os.Link })
+}

@@ -109,7 +109,9 @@ func findKey(r *run) error {
 	if err := r.confirm("This revokes the value."); err != nil {
 		return err
 	}
-	if err := c.Do(r.ctx, "DELETE", "/keys", nil, nil); err != nil {
+	err = c.Do(r.ctx, "DELETE", "/keys", nil, nil)
+	// The value was found just now. If it no longer is, an attempt whose response was lost revoked it.
+	if refusal, ok := errors.AsType[*client.Error](err); err != nil && !(ok && refusal.Code == "NOT_FOUND") {
 		return err
 	}
 	fmt.Fprintln(r.Stderr, "The value is revoked.")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ func (r *run) online() {
 // value of a key, unless value is empty.
 func (r *run) service(path, value string) (*client.Client, error) {
 	if r.ops != "" {
-		return client.New(strings.TrimSuffix(r.ops, "/")+path, value, client.Options{HTTP: &http.Client{}, Attempts: 2}) // a backup may take hours
+		return client.New(strings.TrimSuffix(r.ops, "/")+path, value, client.Options{HTTP: &http.Client{}, Attempts: cmp.Or(r.attempts, 2)}) // a backup may take hours
 	}
 	if r.Open == nil {
 		return nil, usageError("set -ops to the URL of a running host's operations")

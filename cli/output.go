@@ -183,19 +183,24 @@ func (b *bar) end() {
 
 // replaceFile gives a file new contents. The old contents stay until the new ones are complete and
 // durable.
-func replaceFile(path string, write func(io.Writer) error) (err error) {
+func replaceFile(path string, write func(io.Writer) error) error {
+	return writeFile(path, write, os.Rename)
+}
+
+// writeFile writes a file under a temporary name, and calls publish to give it its final name.
+func writeFile(path string, write func(io.Writer) error, publish func(temporary, path string) error) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".part-*")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(file.Name()) }() // fails once the file has its name
+	defer func() { _ = os.Remove(file.Name()) }() // fails once the file is renamed
 	if err = write(file); err == nil {
 		err = file.Sync()
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(file.Name(), path); err != nil {
+	if err := publish(file.Name(), path); err != nil {
 		return err
 	}
 	if dir, err := os.Open(filepath.Dir(path)); err == nil { // makes the name durable, where the system can
@@ -205,13 +210,30 @@ func replaceFile(path string, write func(io.Writer) error) (err error) {
 	return nil
 }
 
-// newFile creates a file, which appears when it is complete and durable.
+// newFile creates a file, which appears when it is complete and durable. It never replaces a file.
 func newFile(path string, write func(io.Writer) error) error {
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		if err == nil {
-			err = &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}
-		}
+	if _, err := os.Lstat(path); err == nil { // before the work of writing
+		return &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}
+	}
+	return writeFile(path, write, publishNew)
+}
+
+// link is os.Link. Tests replace it.
+var link = os.Link
+
+// publishNew gives a file its final name, unless there is a file with that name.
+func publishNew(temporary, path string) error {
+	err := link(temporary, path)
+	if err == nil || errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return replaceFile(path, write)
+	// The file system may have no hard links: reserve the name.
+	reserved, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err = errors.Join(reserved.Close(), os.Rename(temporary, path)); err != nil {
+		_ = os.Remove(path)
+	}
+	return err
 }
