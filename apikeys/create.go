@@ -47,7 +47,7 @@ type CreateParams struct {
 
 	// Labels are for the host and the key's owners, who find keys by them; they never affect a
 	// decision. At most 16 labels with names of 1 to 64 characters, values of up to 256, and 4 KiB in
-	// all, without control characters.
+	// all. Names have no "="; neither names nor values have control characters or outer spaces.
 	Labels map[string]string
 
 	// IdempotencyKey makes it safe to repeat Create for 24 hours. It is 1 to 128 visible ASCII

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/storageapi/storageapi/internal/input"
@@ -31,10 +32,10 @@ func mergeLabels(labels driver.Labels, changes map[string]*string) (driver.Label
 		case value == nil:
 			delete(merged, name)
 			continue
-		case !input.PlainText(name) || name == "" || utf8.RuneCountInString(name) > maxLabelName:
-			return labels, input.Invalid("labels", fmt.Sprintf("must have names of 1 to %d characters, without control characters; %.32q is not one", maxLabelName, name))
-		case !input.PlainText(*value) || utf8.RuneCountInString(*value) > maxLabelValue:
-			return labels, input.Invalid("labels", fmt.Sprintf("must have values of at most %d characters, without control characters; that of %q is not one", maxLabelValue, name))
+		case !isLabelText(name, maxLabelName) || name == "" || strings.Contains(name, "="):
+			return labels, input.Invalid("labels", fmt.Sprintf("must have names of 1 to %d characters, without =, control characters and outer spaces; %.32q is not one", maxLabelName, name))
+		case !isLabelText(*value, maxLabelValue):
+			return labels, input.Invalid("labels", fmt.Sprintf("must have values of at most %d characters, without control characters and outer spaces; that of %q is not one", maxLabelValue, name))
 		}
 		merged[name] = *value
 	}
@@ -45,4 +46,10 @@ func mergeLabels(labels driver.Labels, changes map[string]*string) (driver.Label
 		return labels, input.Invalid("labels", fmt.Sprintf("must be at most %d, with at most %d bytes in all; these would be %d with %d bytes", maxLabels, maxLabelBytes, len(merged), size))
 	}
 	return driver.LabelsOf(merged), nil
+}
+
+// isLabelText reports whether a name or a value of a label has a valid form, so that a form can show
+// the label as name=value.
+func isLabelText(text string, most int) bool {
+	return input.PlainText(text) && utf8.RuneCountInString(text) <= most && strings.Trim(text, " ") == text
 }

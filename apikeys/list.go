@@ -25,6 +25,9 @@ type KeyQuery struct {
 	// Scopes selects keys that hold all of these scopes. Empty means any scopes.
 	Scopes scopes.Set
 
+	// Labels selects keys that have all of these labels, with these values. Empty means any key.
+	Labels map[string]string
+
 	// Within selects keys that are limited to resources within these. Zero means any key.
 	Within auth.Resources
 
@@ -52,16 +55,16 @@ type KeyPage struct {
 const maxExamined = 1000
 
 // List returns a page of the account's API keys, newest first. After the last key, the page is
-// empty. If the query selects by name, scopes, resources, use or expiry, List examines at most 1,000 keys for
-// a page. Such a page may have fewer than query.Limit keys, or none, even if more follow. Only an
-// empty Next means the end.
+// empty. If the query has any field but After and Limit, List examines at most 1,000 keys for a
+// page. Such a page may have fewer than query.Limit keys, or none, even if more follow. Only an empty
+// Next means the end.
 func (s *KeyService) List(ctx context.Context, account string, query KeyQuery) (KeyPage, error) {
 	switch {
 	case query.Limit < 1:
 		return KeyPage{}, input.Invalid("limit", "must be at least 1")
 	case !utf8.ValidString(query.Name) || utf8.RuneCountInString(query.Name) > 128:
 		return KeyPage{}, input.Invalid("name", "must be at most 128 characters of UTF-8")
-	case query.Name == "" && query.Scopes.IsEmpty() && query.Within.IsZero() && query.UnusedSince.IsZero() && query.ExpiresBefore.IsZero():
+	case query.Name == "" && query.Scopes.IsEmpty() && len(query.Labels) == 0 && query.Within.IsZero() && query.UnusedSince.IsZero() && query.ExpiresBefore.IsZero():
 		return s.list(ctx, account, query.After, query.Limit)
 	}
 	query.Name, query.Scopes = input.Folded(query.Name), s.scopes.Resolve(query.Scopes)
@@ -91,6 +94,14 @@ func (s *KeyService) List(ctx context.Context, account string, query KeyQuery) (
 
 // admits reports whether the query selects key. q.Name must be folded.
 func (q *KeyQuery) admits(key *Key) bool {
+	if len(q.Labels) > 0 {
+		labels := key.Labels.Map()
+		for name, value := range q.Labels {
+			if found, ok := labels[name]; !ok || found != value {
+				return false
+			}
+		}
+	}
 	return strings.Contains(input.Folded(key.Name), q.Name) && key.Scopes.Covers(q.Scopes) && q.Within.Covers(key.Resources) &&
 		(q.UnusedSince.IsZero() || key.CreatedAt.Before(q.UnusedSince) && key.LastUsedAt.Before(q.UnusedSince)) &&
 		(q.ExpiresBefore.IsZero() || !key.ExpiresAt.IsZero() && key.ExpiresAt.Before(q.ExpiresBefore))

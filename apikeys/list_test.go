@@ -83,7 +83,7 @@ func TestList_Filters(t *testing.T) {
 		if i%2 == 1 {
 			set = readFiles
 		}
-		params := apikeys.CreateParams{Name: name, Scopes: set}
+		params := apikeys.CreateParams{Name: name, Scopes: set, Labels: map[string]string{"at": fmt.Sprint(i)}}
 		if i < 2 {
 			params.ExpiresAt = noon.Add(time.Duration(5+i*15) * time.Hour) // one has expired below
 		}
@@ -114,6 +114,8 @@ func TestList_Filters(t *testing.T) {
 		{"expired", apikeys.KeyQuery{ExpiresBefore: noon.Add(10 * time.Hour)}, "Deploy EU"},
 		{"expired at a time that is excluded", apikeys.KeyQuery{ExpiresBefore: noon.Add(5 * time.Hour)}, ""},
 		{"expiring", apikeys.KeyQuery{ExpiresBefore: noon.Add(21 * time.Hour)}, "deploy us,Deploy EU"},
+		{"by label", apikeys.KeyQuery{Labels: map[string]string{"at": "1"}}, "deploy us"},
+		{"by labels, of which it must have all", apikeys.KeyQuery{Labels: map[string]string{"at": "1", "none": ""}}, ""},
 		{"by all", apikeys.KeyQuery{Name: "eu", Scopes: readFiles, UnusedSince: noon.Add(time.Hour), ExpiresBefore: noon.Add(21 * time.Hour)}, "Deploy EU"},
 	}
 	for _, test := range tests {

@@ -158,7 +158,7 @@ func TestLabels_BeyondLimits_AreRefused(t *testing.T) {
 		}
 	}
 	for name, label := range map[string][2]string{
-		"no name": {"", "a"}, "long name": {strings.Repeat("é", 65), "a"}, "control character in name": {"a\n", "a"}, "invalid name": {"\xff", "a"},
+		"no name": {"", "a"}, "name with =": {"a=b", "c"}, "name ends with a space": {"a ", "b"}, "value begins with a space": {"a", " b"}, "long name": {strings.Repeat("é", 65), "a"}, "control character in name": {"a\n", "a"}, "invalid name": {"\xff", "a"},
 		"long value": {"a", strings.Repeat("é", 257)}, "control character in value": {"a", "\x00"}, "invalid value": {"a", "\xff"},
 	} {
 		_, err := create(map[string]string{label[0]: label[1]})

@@ -41,6 +41,7 @@ func listKeys(r *run) error {
 	r.online()
 	r.flags.StringVar(&query.Name, "name", "", "only keys with this `text` in their name")
 	r.listFlag(&query.Scopes, "scopes", "only keys with all of these scopes")
+	r.listFlag(&query.Labels, "labels", "only keys with all of these labels, such as team=data")
 	r.timeFlag(&query.UnusedSince, "unused-since", "only keys not used since then")
 	_, c, err := r.parseAccount(1, 1)
 	if err != nil {

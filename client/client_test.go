@@ -265,7 +265,7 @@ func TestClient_Lists_ReadAllPages(t *testing.T) {
 		answer(200, `{"data":[{"id":"key_1"}],"nextCursor":null,"hasMore":false}`),
 		answer(200, `{"data":[{"id":"key_3"}],"nextCursor":"a","hasMore":true}`), answer(200, `{"data":[{"id":"key_2"}],"nextCursor":"a","hasMore":true}`),
 	)
-	keys := s.client(t).Keys(t.Context(), client.KeyQuery{Name: "a b", Scopes: []string{"x:read", "y:read"}, UnusedSince: time.Unix(0, 0).UTC()})
+	keys := s.client(t).Keys(t.Context(), client.KeyQuery{Name: "a b", Scopes: []string{"x:read", "y:read"}, Labels: []string{"team=data"}, UnusedSince: time.Unix(0, 0).UTC()})
 	list := func() (ids []string, err error) {
 		for key, err := range keys {
 			if err != nil {
@@ -279,7 +279,7 @@ func TestClient_Lists_ReadAllPages(t *testing.T) {
 	if diff := gocmp.Diff([]string{"key_3", "key_1"}, ids); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	const query = "limit=100&name=a+b&scope=x%3Aread&scope=y%3Aread&unusedSince=1970-01-01T00%3A00%3A00Z"
+	const query = "label=team%3Ddata&limit=100&name=a+b&scope=x%3Aread&scope=y%3Aread&unusedSince=1970-01-01T00%3A00%3A00Z"
 	if first, third := s.requests[0].URL.RawQuery, s.requests[2].URL.RawQuery; first != query || third != "cursor=b&"+query {
 		t.Errorf("queries %q, %q", first, third)
 	}

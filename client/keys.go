@@ -130,6 +130,7 @@ type Rotation struct {
 type KeyQuery struct {
 	Name        string    `json:"name,omitzero"`        // a part of the name, in upper or lower case
 	Scopes      []string  `json:"scope,omitzero"`       // the key has all of these
+	Labels      []string  `json:"label,omitzero"`       // the key has all of these; each is name=value
 	UnusedSince time.Time `json:"unusedSince,omitzero"` // created before and not used since
 }
 

@@ -112,8 +112,8 @@ func (p *pages) updateKey(c *call) (response, error) {
 func (f form) labels() map[string]*string {
 	labels := make(map[string]*string)
 	for line := range strings.SplitSeq(f.Values.Get("labels"), "\n") {
-		name, value, found := strings.Cut(strings.TrimSpace(line), "=")
-		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		name, value, found := strings.Cut(line, "=") // no name has a =, and no label has outer spaces
+		name, value = strings.Trim(name, " \t\r"), strings.Trim(value, " \t\r")
 		switch {
 		case found:
 			labels[name] = &value

@@ -25,10 +25,13 @@ func (h *host) testKeys(t *testing.T) {
 	if found := h.do(t, "listKeys", 200, query("name=READ&scope=files:read")); !contains(found.body, id) || contains(found.body, `"name":"é"`) {
 		t.Errorf("by name and scope: %v", found)
 	}
+	if found := h.do(t, "listKeys", 200, query("label=team=nobody")); !contains(found.body, `"data":[]`, `"hasMore":false`) {
+		t.Errorf("by a label that no key has: %v", found)
+	}
 	if found := h.do(t, "listKeys", 200, query("unusedSince=2001-01-01&limit=1")); !contains(found.body, `"data":[]`, `"hasMore":false`) {
 		t.Errorf("unused since before all were created: %v", found)
 	}
-	for _, bad := range []string{"name=", "name=a&name=b", "name=%ff", "scope=files", "scope=", "unusedSince=yesterday", "unusedSince=2001-01-01&unusedSince=2001-01-01"} {
+	for _, bad := range []string{"name=", "name=a&name=b", "name=%ff", "scope=files", "scope=", "label=team", "label==a", "unusedSince=yesterday", "unusedSince=2001-01-01&unusedSince=2001-01-01"} {
 		h.do(t, "listKeys", 400, query(bad))
 	}
 	h.do(t, "listKeys", 400, query("limit=0"))

@@ -316,6 +316,7 @@ func FuzzKeyFilter(f *testing.F) {
 	for _, seed := range []string{
 		"name=deploy&scope=files:read&scope=account%3Aread&unusedSince=2026-01-31", "name=%ff", "name=", "name=a&name=b",
 		"scope=nope", "scope=", "unusedSince=now", "unusedSince=2026-01-31T12:00:00%2B01:00&limit=1", "a;b", "%zz",
+		"label=team=data&label=env=a=b", "label=a", "label==a", "label=a=b&label=a=c",
 	} {
 		f.Add(seed)
 	}
@@ -326,7 +327,7 @@ func FuzzKeyFilter(f *testing.F) {
 			return
 		}
 		given, err := url.ParseQuery(query)
-		if err != nil || (filter.Name != "") != given.Has("name") || !filter.Scopes.IsEmpty() != (len(given["scope"]) > 0) || filter.UnusedSince.IsZero() && given.Has("unusedSince") {
+		if err != nil || (filter.Name != "") != given.Has("name") || !filter.Scopes.IsEmpty() != (len(given["scope"]) > 0) || (len(filter.Labels) > 0) != given.Has("label") || filter.UnusedSince.IsZero() && given.Has("unusedSince") {
 			t.Fatalf("%q: got %+v, %v", query, filter, err)
 		}
 		if _, err := keysAtNoon(t).List(t.Context(), "acct", filter); err != nil {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/url"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/storageapi/storageapi/apikeys"
@@ -28,7 +29,7 @@ func (a *api) listKeys(c *call) (response, error) {
 }
 
 // parseKeyQuery parses the page parameters and the optional filters name (a part of the name),
-// scope (repeatable) and unusedSince.
+// scope and label (both repeatable) and unusedSince.
 func parseKeyQuery(values url.Values, known *scopes.Vocabulary) (query apikeys.KeyQuery, err error) {
 	if query.After, query.Limit, err = parsePage(values, id.Key); err != nil {
 		return query, err
@@ -41,8 +42,25 @@ func parseKeyQuery(values url.Values, known *scopes.Vocabulary) (query apikeys.K
 			return query, invalid("scope", "must be a scope of the service; repeat the parameter for several")
 		}
 	}
+	if query.Labels, err = parseLabelFilter(values["label"]); err != nil {
+		return query, err
+	}
 	query.UnusedSince, err = parseBoundIn(values, "unusedSince")
 	return query, err
+}
+
+func parseLabelFilter(texts []string) (labels map[string]string, err error) {
+	for _, text := range texts {
+		name, value, found := strings.Cut(text, "=")
+		if other, given := labels[name]; !found || name == "" || given && other != value {
+			return nil, invalid("label", "must be name=value; repeat the parameter for several labels")
+		}
+		if labels == nil {
+			labels = make(map[string]string)
+		}
+		labels[name] = value
+	}
+	return labels, nil
 }
 
 func parseNamePart(values url.Values) (string, error) {

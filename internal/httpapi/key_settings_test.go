@@ -164,6 +164,11 @@ func TestKeyLabels(t *testing.T) {
 		t.Errorf("changed (-want +got):\n%s", diff)
 	}
 	h.do("PATCH", path, admin, `{"labels":{"a":"b"}}`, ifMatch(tag)).want(412, "PRECONDITION_FAILED")
+	for query, count := range map[string]int{"label=team=billing&label=owner=": 1, "label=team=billing&label=owner=x": 0, "label=env=a%26b": 0} {
+		if got := h.do("GET", keysPath+"?"+query, admin, "").want(200, "").ids("id"); len(got) != count {
+			t.Errorf("%s: got keys %v, want %d", query, got, count)
+		}
+	}
 	if listed := h.do("GET", keysPath, admin, "").body; !strings.Contains(listed, `"labels":{"owner":"","team":"billing"}`) {
 		t.Errorf("listed: %s", listed)
 	}

@@ -31,7 +31,7 @@ func TestRoutes_UnknownQueryParameter_IsRefused(t *testing.T) {
 		}
 	}
 	got := h.do("GET", keysPath+"?unused_since=2020-01-01", admin, "").message()
-	if want := `query has an unknown parameter "unused_since"; the parameters are name, scope, unusedSince, limit, cursor.`; got != want {
+	if want := `query has an unknown parameter "unused_since"; the parameters are name, scope, label, unusedSince, limit, cursor.`; got != want {
 		t.Errorf("got the message %q, want %q", got, want)
 	}
 }

@@ -34,7 +34,7 @@ const DefaultPrefix = "/v2"
 func (a *api) routes() []route {
 	var (
 		page       = []string{"limit", "cursor"}
-		keys       = []string{"name", "scope", "unusedSince", "limit", "cursor"}
+		keys       = []string{"name", "scope", "label", "unusedSince", "limit", "cursor"}
 		deliveries = []string{"state", "type", "failed", "from", "to", "limit", "cursor"}
 		events     = []string{"type", "webhook", "since", "from", "to", "include", "limit", "cursor"}
 		auditLog   = []string{"target", "action", "since", "until", "limit", "cursor"}
