@@ -20,11 +20,12 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// listenPoll is the interval between two reads at the end of the list, and the wait after the first
-// refused post. Tests change it.
+// listenPoll is the minimum interval between two reads at the end of the list, and the wait after the
+// first refused post. Tests change it.
 var listenPoll = time.Second
 
 const (
+	listenWait    = 20               // seconds for which the service may wait for an event
 	listenMaxWait = 30 * time.Second // between two posts of an event
 	listenTimeout = 15 * time.Second // of a post, as for deliveries
 )
@@ -160,7 +161,7 @@ func (l *listener) skip() error {
 		break
 	}
 	for { // others may have been published at the same time
-		page, err := l.list()
+		page, err := l.list(0)
 		if err != nil {
 			return err
 		}
@@ -170,9 +171,9 @@ func (l *listener) skip() error {
 	}
 }
 
-// list reads the current page.
-func (l *listener) list() (client.Page[client.Event], error) {
-	page, err := l.client.ListEvents(l.ctx, client.EventQuery{Types: l.types, Since: l.at.Since, Cursor: l.at.Cursor})
+// list reads the current page. If it would be empty, list waits for an event.
+func (l *listener) list(seconds int) (client.Page[client.Event], error) {
+	page, err := l.client.ListEvents(l.ctx, client.EventQuery{Types: l.types, Since: l.at.Since, Cursor: l.at.Cursor, WaitSeconds: seconds})
 	if err == nil && page.NextCursor == "" {
 		err = errors.New("the list of events has no cursor")
 	}
@@ -184,10 +185,10 @@ func (l *listener) record() error {
 	return replaceFile(l.file, func(w io.Writer) error { return json.NewEncoder(w).Encode(l.at) })
 }
 
-// page posts the events of the current page and goes to the next one. At the end of the list it
-// waits.
+// page posts the events of the current page and goes to the next one.
 func (l *listener) page() error {
-	page, err := l.list()
+	begun := time.Now()
+	page, err := l.list(listenWait)
 	if err != nil {
 		return err
 	}
@@ -210,10 +211,10 @@ func (l *listener) page() error {
 			return err
 		}
 	}
-	if page.HasMore {
+	if page.HasMore || len(page.Data) > 0 {
 		return nil
 	}
-	return l.sleep(listenPoll)
+	return l.sleep(listenPoll - time.Since(begun)) // a busy service does not wait
 }
 
 func (l *listener) sleep(d time.Duration) error {

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -53,6 +54,7 @@ type listenTest struct {
 	received []string // the IDs of accepted events, in order
 	failures int      // how many of the next posts are refused
 	arrived  chan struct{}
+	waits    atomic.Int32 // requests that wait for events
 }
 
 func newListenTest(t *testing.T) *listenTest {
@@ -65,7 +67,12 @@ func newListenTest(t *testing.T) *listenTest {
 	if _, err := l.api.Webhooks.Create(t.Context(), "acct_1", webhooks.CreateParams{URL: "https://example.com/", Events: alerts.EventTypes()}); err != nil {
 		t.Fatal(err)
 	}
-	l.server = httptest.NewServer(l.api)
+	l.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("wait") == "20" {
+			l.waits.Add(1)
+		}
+		l.api.ServeHTTP(w, r)
+	}))
 	t.Cleanup(l.server.Close)
 	receiver := httptest.NewServer(l)
 	t.Cleanup(receiver.Close)
@@ -183,6 +190,9 @@ func TestListen_PostsEachEventOnce(t *testing.T) {
 	l.wait(150)
 	if out := end(); !strings.Contains(out, first[0]+" balance.low 200\n") {
 		t.Errorf("got %s", out)
+	}
+	if l.waits.Load() == 0 {
+		t.Error("listen did not wait for events")
 	}
 	meanwhile := l.publish(2)
 	end = l.start()

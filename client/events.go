@@ -29,6 +29,10 @@ type EventQuery struct {
 	To      time.Time `json:"to,omitzero"`      // published before this time
 	Include string    `json:"include,omitzero"` // "body" for events with their bodies
 
+	// WaitSeconds makes a call that would return an empty page wait for an event, at most 30. It needs
+	// Since. The page may still be empty, sooner than after WaitSeconds if the service is busy.
+	WaitSeconds int `json:"wait,omitzero"`
+
 	Cursor string `json:"cursor,omitzero"` // [Page.NextCursor] of an earlier page of the same query
 	Limit  int    `json:"limit,omitzero"`  // events per page, at most 100. Default: 100
 }
@@ -74,8 +78,9 @@ func (c *Client) Events(ctx context.Context, query EventQuery) iter.Seq2[Event, 
 	return all[Event](ctx, c, eventsPath, query)
 }
 
-// ListEvents returns a page of the events. To follow the events, set query.Since, keep the query,
-// and continue from [Page.NextCursor], which then is never empty: each event is listed once.
+// ListEvents returns a page of the events. To follow the events, set query.Since and WaitSeconds, keep
+// the query, and continue from [Page.NextCursor], which then is never empty: each event is listed
+// once. After an empty page, wait until at least a second has passed since the call.
 func (c *Client) ListEvents(ctx context.Context, query EventQuery) (Page[Event], error) {
 	return list[Event](ctx, c, eventsPath, query)
 }

@@ -39,6 +39,7 @@ type WebhookService struct {
 	tests      testgate.Gate
 	running    atomic.Bool
 	storeCheck storeCheck // for Health
+	waits      waits
 	onChange   []func(context.Context, Webhook)
 }
 
@@ -166,6 +167,7 @@ func (s *WebhookService) Publish(ctx context.Context, event Event) error {
 	}
 	begun := began(s.dispatcher.reporter.observer.Published != nil)
 	deliveries, err := s.store.Enqueue(ctx, encoded)
+	s.waits.published(encoded.Account) // even after an error, since the event may be stored
 	s.dispatcher.reporter.published(ctx, begun, encoded.Account, deliveries, err, &encoded)
 	s.dispatcher.halt.noteWrite(ctx, "publish", err)
 	if err != nil {
@@ -191,9 +193,10 @@ func (s *WebhookService) Encode(ctx context.Context, event Event) (EncodedEvent,
 	return event.encode(s.events)
 }
 
-// Published reports to [Config.Observe] and [WebhookService.Health] that the caller has stored
-// events returned by [WebhookService.Encode], or has failed to store them.
+// Published reports to [Config.Observe], [WebhookService.Health] and [WebhookService.WaitEvents] that
+// the caller has stored events returned by [WebhookService.Encode], or has failed to store them.
 func (s *WebhookService) Published(ctx context.Context, p observe.Publication) {
+	s.waits.published(p.Account)
 	s.dispatcher.halt.noteWrite(ctx, "publish", p.Err)
 	if s.dispatcher.reporter.observer.Published != nil && len(p.Events) > 0 {
 		s.dispatcher.reporter.notePublished(ctx, p)

@@ -63,6 +63,7 @@ func (h *host) testEventList(t *testing.T) {
 		"type=balance.low&type=files.expiring": 200, "type=teams.of_old": 200, "from=2026-01-01&to=2999-12-31": 200, "since=2026-01-01&to=2026-01-02": 200,
 		"type=": 400, "type=Balance": 400, "since=tomorrow": 400, "since=2026-01-01&from=2026-01-01": 400, "from=2026-01-02&to=2026-01-01": 400,
 		"webhook=" + webhook: 200, "webhook=wh_1": 400, "webhook=wh_01JZ5T3K9QWERTYASDFGHJKMNP": 404,
+		"since=2026-01-01&wait=30": 200, "wait=30": 400, "since=2026-01-01&wait=0": 400, "since=2026-01-01&wait=31": 400,
 		"cursor=abc": 400, "limit=0": 400, "since=2026-01-01&cursor=" + newest.text("nextCursor"): 400,
 	} {
 		h.do(t, "listEvents", status, query(text))

@@ -35,9 +35,14 @@ func (a *api) viewEvent(e webhooks.StoredEvent) eventView {
 const maxBodies = 4 << 20
 
 // listEvents lists the events that the caller may read. With since, every page has a cursor, so
-// that the client can continue later with new events.
+// that the client can continue later with new events. With wait, an empty page is delayed until
+// there is an event.
 func (a *api) listEvents(c *call) (response, error) {
 	query, err := parseEventQuery(c.query)
+	if err != nil {
+		return response{}, err
+	}
+	wait, err := parseWait(c.query)
 	if err != nil {
 		return response{}, err
 	}
@@ -55,6 +60,10 @@ func (a *api) listEvents(c *call) (response, error) {
 	}
 	query.Resources = c.caller.LimitedTo
 	page, err := a.webhooks.ListEvents(c.Context(), c.caller.Account, query)
+	if err == nil && wait > 0 && len(page.Events) == 0 && page.Next == "" {
+		query.After = page.Resume
+		page, err = a.waitEvents(c, query, wait)
+	}
 	if err != nil {
 		return response{}, err
 	}

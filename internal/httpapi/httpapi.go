@@ -78,6 +78,7 @@ type api struct {
 	log       *slog.Logger
 	router    router
 	unbounded sync.Once // logs only once that request bodies have no time limit
+	servers   sync.Map  // of *http.Server to context.Context, see shutdown
 }
 
 // New returns the handler of all routes, guarded by config.Auth. It answers unknown paths
@@ -107,8 +108,16 @@ func New(config Config) (http.Handler, error) {
 	if a.router, err = newRouter(under(config.Prefix, a.routes())); err != nil {
 		return nil, err
 	}
-	// The routes answer quickly, and a key that deletes itself must still get the response.
-	return config.Auth.Handler(a, auth.OutlivesKey(), auth.AnyResource(), auth.RoutePattern(a.router.pattern)), nil
+	// Other requests are answered quickly, and a key that deletes itself must still get the response.
+	others := config.Auth.Handler(a, auth.OutlivesKey(), auth.AnyResource(), auth.RoutePattern(a.router.pattern))
+	waiting := config.Auth.Handler(a, auth.AnyResource(), auth.RoutePattern(a.router.pattern))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if mayWait(r) {
+			waiting.ServeHTTP(w, r)
+			return
+		}
+		others.ServeHTTP(w, r)
+	}), nil
 }
 
 // A call is a request being processed.

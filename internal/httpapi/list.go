@@ -82,15 +82,20 @@ func parseQuery(query string, names []string) (url.Values, error) {
 
 // parseLimit parses the page size.
 func parseLimit(values url.Values) (int, error) {
-	texts, given := values["limit"]
+	return parseNumber(values, "limit", maxLimit, defaultLimit)
+}
+
+// parseNumber parses an optional parameter whose values are 1 to most.
+func parseNumber(values url.Values, name string, most, otherwise int) (int, error) {
+	texts, given := values[name]
 	if !given {
-		return defaultLimit, nil
+		return otherwise, nil
 	}
-	limit, err := strconv.ParseUint(texts[0], 10, 8) // ParseUint accepts no sign
-	if err != nil || len(texts) > 1 || limit < 1 || limit > maxLimit {
-		return 0, invalid("limit", "must be a single whole number from 1 to 100")
+	n, err := strconv.ParseUint(texts[0], 10, 8) // ParseUint accepts no sign
+	if err != nil || len(texts) > 1 || n < 1 || int(n) > most {
+		return 0, invalid(name, fmt.Sprintf("must be a single whole number from 1 to %d", most))
 	}
-	return int(limit), nil
+	return int(n), nil
 }
 
 // encodeCursor returns a cursor that continues after the given position. It is encoded to

@@ -36,7 +36,7 @@ func (a *api) routes() []route {
 		page       = []string{"limit", "cursor"}
 		keys       = []string{"name", "scope", "label", "unusedSince", "limit", "cursor"}
 		deliveries = []string{"state", "type", "failed", "from", "to", "limit", "cursor"}
-		events     = []string{"type", "webhook", "since", "from", "to", "include", "limit", "cursor"}
+		events     = []string{"type", "webhook", "since", "from", "to", "include", "wait", "limit", "cursor"}
 		auditLog   = []string{"target", "action", "since", "until", "limit", "cursor"}
 	)
 	return []route{
