@@ -59,7 +59,8 @@ const day = 24 * time.Hour
 // one of the [ExpiryLeads]. It passes the entries to add, which is a store's AddAuditEntries. The
 // entry is for the shortest lead that has begun; a key created after that lead began gets none. The
 // entry's ID is derived from key, expiry and lead, so the store keeps only one entry for each of
-// them. storageapi.Handler.Run calls AddExpiring every hour if Config.Notify is set. After an error
+// them. storageapi.Handler.Run calls AddExpiring every hour if Config.Notify is set; with
+// [Config.MaxLifetime] this reads all keys, as [KeyService.AllExpiring] does. After an error
 // some entries may be stored; call it again.
 func (s *KeyService) AddExpiring(ctx context.Context, add func(context.Context, []audit.Entry) (int, error)) error {
 	now := s.now()

@@ -144,7 +144,8 @@ func (s *KeyService) All(ctx context.Context, account string, query KeyQuery) it
 // AllExpiring returns an iterator over the keys of all accounts that expire at or after from and
 // before to, earliest first. A zero from means the current time; an earlier from includes expired
 // keys. The iterator ignores when the previous value of a rotated key expires. It stops after the
-// first error. With [Config.MaxLifetime], it reads all keys of all accounts.
+// first error. With [Config.MaxLifetime], it first reads all keys of all accounts, since no index has
+// the ends of their lifetimes, and keeps those in memory that end by their lifetime.
 //
 // AllExpiring is meant for the host's operators. Its result covers all accounts, so do not show it
 // to an account.
