@@ -44,7 +44,7 @@ var importRules = map[string][]string{
 
 	"store":                           {"store/driver", "auth", "audit", "store/transfer"},
 	"store/driver":                    {"audit", "auth", "internal/fields", "observe", "scopes", "signing", "store/capability"},
-	"store/transfer":                  {"auth", "store/driver", "internal/fields", "internal/listed", "store/capability", "audit"},
+	"store/transfer":                  {"store/driver", "internal/fields", "internal/listed", "store/capability", "audit"},
 	"store/memory":                    {"apierr", "store/driver", "internal/fields", "internal/listed", "store/capability", "audit", "auth", "store", "internal/clock", "internal/cursor", "store/transfer"},
 	"store/bolt":                      {"apierr", "store/driver", "internal/fields", "internal/listed", "store/capability", "audit", "observe", "internal/observing", "auth", "signing", "store", "store/bolt/internal/alertcache", "store/bolt/internal/auditlog", "store/bolt/internal/eventlog", "store/bolt/internal/feed", "store/bolt/internal/files", "store/bolt/internal/groupcommit", "store/bolt/internal/mirror", "store/bolt/internal/pagefile", "store/bolt/internal/parking", "store/bolt/internal/record", "store/bolt/internal/requests", "store/bolt/internal/rows", "store/bolt/internal/schema", "internal/boltoption", "internal/clock", "internal/cursor", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
 	"store/bolt/internal/alertcache":  {"auth", "store", "store/driver", "store/bolt/internal/record"},
@@ -77,7 +77,7 @@ var importRules = map[string][]string{
 	"internal/cursor":     {},
 	"internal/httpapi":    {"apierr", "alerts", "internal/fields", "internal/listed", "audit", "apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/id", "internal/input", "internal/lasting"},
 	"internal/fields":     {},
-	"internal/listed":     {"auth", "internal/fields", "scopes", "signing", "store/driver"},
+	"internal/listed":     {"audit", "auth", "internal/fields", "scopes", "signing", "store/driver"},
 	"internal/heap":       {},
 	"internal/hostcode":   {},
 	"internal/id":         {"github.com/oklog/ulid/v2"},

@@ -53,7 +53,6 @@ const (
 	packing
 	listing // the fields with some uses, for comparisons and hashes
 	writing // JSON
-	reading // JSON
 	copying
 	checking
 )
@@ -78,9 +77,8 @@ type Walk struct {
 
 // aside is the state of modes other than packing and unpacking.
 type aside struct {
-	parts   []part  // listing
-	members members // reading
-	check   func(name, text string) error
+	parts []part // listing
+	check func(name, text string) error
 }
 
 // Packed reports whether the walk skips placed fields.
@@ -112,10 +110,6 @@ func visitText[S ~string](w *Walk, name string, tag uint64, uses Uses, p *S) {
 		put(w, name, tag, string(*p))
 	case writing:
 		w.write(name, string(*p), *p == "")
-	case reading:
-		var text string
-		w.read(name, &text)
-		*p = S(text)
 	case checking:
 		w.verify(name, string(*p))
 	}
@@ -139,10 +133,6 @@ func visitTexts[S ~string](w *Walk, name string, tag uint64, uses Uses, p *[]S) 
 		put(w, name, tag, packTexts(*p))
 	case writing:
 		w.write(name, slices.Clone(*p), len(*p) == 0)
-	case reading:
-		var list []S
-		w.read(name, &list)
-		*p = list
 	case copying:
 		*p = slices.Clone(*p)
 	case checking:
@@ -177,11 +167,6 @@ func visitTime(w *Walk, name string, tag uint64, uses Uses, p *time.Time) {
 		put(w, name, tag, value)
 	case writing:
 		w.write(name, p.UnixMilli(), p.IsZero())
-	case reading:
-		var ms int64
-		if w.read(name, &ms) {
-			*p = time.UnixMilli(ms).UTC()
-		}
 	case copying:
 		if !p.IsZero() || p.Location() != time.UTC { // most times of a key are zero
 			*p = p.UTC().Truncate(time.Millisecond)
@@ -212,10 +197,6 @@ func visitNumber[N ~uint64](w *Walk, name string, tag uint64, uses Uses, p *N) {
 		put(w, name, tag, value)
 	case writing:
 		w.write(name, uint64(*p), *p == 0)
-	case reading:
-		var n uint64
-		w.read(name, &n)
-		*p = N(n)
 	}
 }
 
@@ -241,14 +222,11 @@ func visitBool(w *Walk, name string, tag uint64, uses Uses, p *bool) {
 		put(w, name, tag, value)
 	case writing:
 		w.write(name, *p, !*p)
-	case reading:
-		var b bool
-		w.read(name, &b)
-		*p = b
 	}
 }
 
-// Formatted visits a value as text. format must return "" for the zero value. parse never gets "".
+// Formatted visits a value as text. format must return "" for the zero value. parse never gets "", and may be
+// nil for a placed field.
 func Formatted[T any](w *Walk, name string, tag uint64, uses Uses, p *T, format func(T) string, parse func(string) (T, error)) {
 	if w.mode != unpacking || w.tag == tag {
 		visitFormatted(w, name, tag, uses, p, format, parse)
@@ -259,23 +237,15 @@ func visitFormatted[T any](w *Walk, name string, tag uint64, uses Uses, p *T, fo
 	if w.skips(tag, uses) {
 		return
 	}
-	var text string
 	switch w.mode {
 	case unpacking:
-		text = w.take()
-	case reading:
-		visitText(w, name, tag, uses, &text)
+		if text := w.take(); text != "" {
+			*p = parsed(w, text, parse)
+		}
 	case copying:
-		return
 	default:
-		text = format(*p)
+		text := format(*p)
 		visitText(w, name, tag, uses, &text)
-		return
-	}
-	if text != "" {
-		value, err := parse(text)
-		w.fail(name, err)
-		*p = value
 	}
 }
 
@@ -290,18 +260,20 @@ func visitFormattedTexts[T any](w *Walk, name string, tag uint64, uses Uses, p *
 	if w.skips(tag, uses) {
 		return
 	}
-	if w.mode == copying {
-		return
+	switch w.mode {
+	case unpacking:
+		*p = parsed(w, unpackTexts[string](w, w.take()), parse)
+	case copying:
+	default:
+		list := format(*p)
+		visitTexts(w, name, tag, uses, &list)
 	}
-	var list []string
-	reads := w.mode == unpacking || w.mode == reading
-	if !reads {
-		list = format(*p)
+}
+
+func parsed[S, T any](w *Walk, packed S, parse func(S) (T, error)) T {
+	value, err := parse(packed)
+	if err != nil && w.err == nil {
+		w.err = ErrCorrupt
 	}
-	visitTexts(w, name, tag, uses, &list)
-	if reads {
-		value, err := parse(list)
-		w.fail(name, err)
-		*p = value
-	}
+	return value
 }

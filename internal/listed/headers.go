@@ -46,25 +46,20 @@ var errHeaderSecrets = errors.New("the values of secret headers do not match the
 
 // SetHeaderSecrets sets the values of the secret headers from a result of HeaderSecrets. The other
 // fields must be set before.
-func (w *Webhook) SetHeaderSecrets(text string) (err error) {
-	w.Headers, err = withSecrets(w.Headers, text)
-	return err
-}
-
-func withSecrets(list []driver.Header, text string) ([]driver.Header, error) {
-	list = slices.Clone(list)
-	rest, more := text, text != ""
+func (w *Webhook) SetHeaderSecrets(text string) error {
+	list, rest, more := slices.Clone(w.Headers), text, text != ""
 	for i := range list {
 		if !list[i].Secret {
 			continue
 		}
 		if !more {
-			return nil, errHeaderSecrets
+			return errHeaderSecrets
 		}
 		list[i].Value, rest, more = strings.Cut(rest, "\n")
 	}
 	if more {
-		return nil, errHeaderSecrets
+		return errHeaderSecrets
 	}
-	return list, nil
+	w.Headers = list
+	return nil
 }

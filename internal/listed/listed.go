@@ -5,10 +5,8 @@
 package listed
 
 import (
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"slices"
 
 	"github.com/storageapi/storageapi/auth"
@@ -32,12 +30,12 @@ func (k *Key) Fields(w *fields.Walk) {
 		fields.FormattedTexts(w, "scopes", fields.Placed, fields.Setting|fields.Created, &k.Scopes, scopes.Set.Names, scopes.FromNames)
 		fields.Time(w, "createdAt", fields.Placed, 0, &k.CreatedAt)
 		fields.Time(w, "expiresAt", fields.Placed, fields.Setting|fields.Created, &k.ExpiresAt)
-		fields.Formatted(w, "hash", fields.Placed, fields.Value|fields.Tagged, &k.Hash, formatHash, parseHash)
-		fields.Formatted(w, "previous", fields.Placed, fields.Guarded, &k.Previous, formatHash, parseHash)
+		fields.Formatted(w, "hash", fields.Placed, fields.Value|fields.Tagged, &k.Hash, formatHash, nil)
+		fields.Formatted(w, "previous", fields.Placed, fields.Guarded, &k.Previous, formatHash, nil)
 		fields.Time(w, "previousExpiresAt", fields.Placed, 0, &k.PreviousExpiresAt)
 		fields.Time(w, "lastUsedAt", fields.Placed, 0, &k.LastUsedAt)
 		fields.Time(w, "previousUsedAt", fields.Placed, 0, &k.PreviousUsedAt)
-		fields.Formatted(w, "activity", fields.Placed, 0, &k.Activity, formatActivity, parseActivity)
+		fields.Formatted(w, "activity", fields.Placed, 0, &k.Activity, formatActivity, nil)
 	}
 	fields.Text(w, "hint", 2, 0, &k.Hint)
 	fields.Text(w, "createdByKind", 4, 0, &k.CreatedBy.Kind)
@@ -55,24 +53,11 @@ func formatActivity(a driver.KeyActivity) string {
 	return base64.StdEncoding.EncodeToString([]byte(a))
 }
 
-func parseActivity(text string) (driver.KeyActivity, error) {
-	packed, err := base64.StdEncoding.DecodeString(text)
-	return driver.KeyActivity(packed), err
-}
-
 func formatHash(h driver.Hash) string {
 	if h.IsZero() {
 		return ""
 	}
 	return hex.EncodeToString(h.Sum[:])
-}
-
-func parseHash(text string) (h driver.Hash, err error) {
-	if len(text) != hex.EncodedLen(sha256.Size) {
-		return h, errors.New("must be 64 hexadecimal digits")
-	}
-	_, err = hex.Decode(h.Sum[:], []byte(text))
-	return h, err
 }
 
 // A Webhook is a [driver.Webhook] with a list of its fields.
@@ -97,9 +82,9 @@ func (w *Webhook) Fields(walk *fields.Walk) {
 		fields.Text(walk, "failingEvent", fields.Placed, 0, &w.FailingEvent)
 		fields.Bool(walk, "failedAgain", fields.Placed, 0, &w.FailedAgain)
 		fields.Time(walk, "warnedAt", fields.Placed, 0, &w.WarnedAt)
-		fields.Formatted(walk, "secret", fields.Placed, fields.Value|fields.Sent, &w.Secret, signing.Secret.Reveal, signing.ParseSecret)
+		fields.Formatted(walk, "secret", fields.Placed, fields.Value|fields.Sent, &w.Secret, signing.Secret.Reveal, nil)
 		fields.Time(walk, "createdAt", fields.Placed, 0, &w.CreatedAt)
-		fields.Formatted(walk, "previousSecret", fields.Placed, fields.Guarded, &w.PreviousSecret, signing.Secret.Reveal, signing.ParseSecret)
+		fields.Formatted(walk, "previousSecret", fields.Placed, fields.Guarded, &w.PreviousSecret, signing.Secret.Reveal, nil)
 	}
 	fields.Number(walk, "threshold", 2, fields.Setting|fields.Created, &w.Threshold)
 	fields.Time(walk, "previousSecretExpiresAt", 4, fields.Guarded, &w.PreviousSecretExpiresAt)
@@ -107,11 +92,10 @@ func (w *Webhook) Fields(walk *fields.Walk) {
 	fields.FormattedTexts(walk, "resources", 9, fields.Setting|fields.Created, &w.Resources, auth.Resources.Names, auth.ParseResources)
 	fields.FormattedTexts(walk, "headers", 11, fields.Setting|fields.Created|fields.Sent, &w.Headers, headerTexts, parseHeaders)
 	fields.Number(walk, "secretsVersion", 12, fields.Tagged, &w.SecretsVersion)
-	if !walk.Packed() { // after the names of the headers, which reading needs
+	if !walk.Packed() {
 		if walk.Copies() {
 			w.Headers = slices.Clone(w.Headers)
 		}
-		fields.Formatted(walk, "headerSecrets", fields.Placed, fields.Value|fields.Sent, &w.Headers, headerSecrets,
-			func(text string) ([]driver.Header, error) { return withSecrets(w.Headers, text) })
+		fields.Formatted(walk, "headerSecrets", fields.Placed, fields.Value|fields.Sent, &w.Headers, headerSecrets, nil)
 	}
 }

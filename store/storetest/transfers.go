@@ -396,21 +396,6 @@ func transferWhole(run transferRunner) {
 		dst.must(sums.Compare(src.summary("")))
 	})
 
-	run("records can be written and parsed as lines", func(src, dst *tester) {
-		src.everyKind()
-		for _, page := range src.exportPages("", 20) {
-			parsed := make([]transfer.Record, len(page.Records))
-			for i, r := range page.Records {
-				line, err := transfer.AppendRecord(nil, r)
-				src.must(err)
-				parsed[i], err = transfer.ParseRecord(line)
-				src.must(err)
-			}
-			dst.must(dst.store.Import(dst.Context(), parsed))
-		}
-		src.wantAlike(dst)
-	})
-
 	run("values at their limits", func(src, dst *tester) {
 		id := func(name string) string { return long(name, 128) }
 		key := rotatedKey(id("a"), id("k"))

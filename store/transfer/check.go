@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/storageapi/storageapi/internal/fields"
-	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -18,7 +17,7 @@ func Check(records []Record) error {
 		if r == nil {
 			return fmt.Errorf("record %d: %w: nil record", i, ErrRecord)
 		}
-		if err := r.check(); err != nil {
+		if err := first(r.check(), fields.Check(fielded{r}, checkText)); err != nil {
 			return fmt.Errorf("record %d, of kind %s: %w", i, r.Kind(), err)
 		}
 	}
@@ -34,16 +33,6 @@ func ids(pairs ...string) error {
 	for i := 0; i < len(pairs); i += 2 {
 		if id := pairs[i+1]; id == "" || len(id) > 128 || !isText(id) {
 			return malformed(pairs[i], "must be 1 to 128 bytes of UTF-8 without NUL")
-		}
-	}
-	return nil
-}
-
-// texts checks pairs of a field name and a string.
-func texts(pairs ...string) error {
-	for i := 0; i < len(pairs); i += 2 {
-		if err := checkText(pairs[i], pairs[i+1]); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -76,13 +65,10 @@ func first(errs ...error) error {
 }
 
 func (r *Key) check() error {
-	if err := first(ids("account", r.Account, "id", r.ID), fields.Check((*listedKey)(r), checkText)); err != nil {
-		return err
-	}
 	if r.Hash.IsZero() {
 		return malformed("hash", "must be set")
 	}
-	return nil
+	return ids("account", r.Account, "id", r.ID)
 }
 
 func (r *Webhook) check() error {
@@ -91,11 +77,11 @@ func (r *Webhook) check() error {
 			return malformed("headerSecrets", "must have a value of one line for each secret header")
 		}
 	}
-	return first(ids("account", r.Account, "id", r.ID), fields.Check((*listed.Webhook)(&r.Webhook), checkText))
+	return ids("account", r.Account, "id", r.ID)
 }
 
 func (r *Request) check() error {
-	return first(ids("account", r.Account, "idempotencyKey", r.IdempotencyKey, "id", r.Made.ID), texts("keyId", r.KeyID))
+	return ids("account", r.Account, "idempotencyKey", r.IdempotencyKey, "id", r.Made.ID)
 }
 
 func (r *Alert) check() error {
@@ -128,11 +114,6 @@ func (r *Recovery) check() error {
 			return err
 		}
 	}
-	for _, state := range r.States {
-		if err := texts("states", string(state)); err != nil {
-			return err
-		}
-	}
 	if r.Recovered < 0 {
 		return malformed("recovered", "must not be negative")
 	}
@@ -148,19 +129,11 @@ func (r *AuditEntry) check() error {
 			return err
 		}
 	}
-	for _, field := range r.Changed {
-		if err := texts("changed", field); err != nil {
-			return err
-		}
-	}
-	return first(ids("id", r.ID), texts("action", string(r.Action), "targetKind", string(r.Target.Kind), "targetId", r.Target.ID,
-		"actorKind", string(r.Actor.Kind), "actorId", r.Actor.ID, "requestId", r.RequestID, "clientAddress", r.ClientAddress,
-		"object", r.Object, "reason", r.Reason, "targetName", r.Target.Name, "targetHint", r.Target.Hint,
-		"actorName", r.Actor.Name, "actorHint", r.Actor.Hint, "turned", r.Turned))
+	return ids("id", r.ID)
 }
 
 func (r *Event) check() error {
-	if err := first(ids("account", r.Account, "id", r.ID), texts("type", string(r.Type)), count("matched", r.Matched)); err != nil {
+	if err := first(ids("account", r.Account, "id", r.ID), count("matched", r.Matched)); err != nil {
 		return err
 	}
 	switch {
@@ -210,9 +183,6 @@ func (d *Delivery) check() error {
 		a := &d.Attempts[i]
 		if a.Number < 1 || a.Number > 1<<20 || i > 0 && a.Number <= d.Attempts[i-1].Number {
 			return malformed("deliveries.attempts.number", "must be in ascending order from 1 to 1048576")
-		}
-		if err := texts("deliveries.attempts.class", string(a.Class), "deliveries.attempts.error", a.Error, "deliveries.attempts.response", a.Response); err != nil {
-			return err
 		}
 		if a.Status < 0 {
 			return malformed("deliveries.attempts.status", "must not be negative")

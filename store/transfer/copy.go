@@ -190,9 +190,7 @@ func summarize(ctx context.Context, s Store, account string, size int, since tim
 			if !since.IsZero() {
 				r = withoutTime(r, since)
 			}
-			if err := sums.Add(r); err != nil {
-				return nil, err
-			}
+			sums.Add(r)
 		}
 		each(page)
 	}

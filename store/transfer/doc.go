@@ -11,9 +11,6 @@
 // hashes of keys, so protect them like the store. Times are copied from the source, but a pending
 // delivery has a remaining wait instead of a due time, because clocks differ.
 //
-// Within a process, records move between stores as Go values. [AppendRecord] and [ParseRecord]
-// convert them to and from lines of text in a stable format, described in docs/format.md.
-//
 // # Moving
 //
 // During an export nothing else may write to the source, and during an import nothing else may use

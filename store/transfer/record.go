@@ -5,7 +5,6 @@ import (
 
 	"github.com/storageapi/storageapi/audit"
 	"github.com/storageapi/storageapi/internal/fields"
-	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
@@ -31,6 +30,7 @@ type Record interface {
 	Kind() Kind
 	Owner() string // the account of the record; empty if the record belongs to the store itself
 	check() error
+	visit(*fields.Walk) // visits the fields that checks and checksums cover
 }
 
 // A Key is an API key with the times of its last uses.
@@ -40,14 +40,6 @@ type Key struct {
 	// UsedAt is the last use of the token with Hash; zero means never. UsedAt, LastUsedAt and
 	// PreviousUsedAt have the values recorded by [driver.KeyStore.RecordKeyUse].
 	UsedAt time.Time
-}
-
-// A listedKey is a Key whose Fields method visits its fields.
-type listedKey Key
-
-func (r *listedKey) Fields(w *fields.Walk) {
-	(*listed.Key)(&r.Key).Fields(w)
-	fields.Time(w, "usedAt", fields.Placed, 0, &r.UsedAt)
 }
 
 // A Webhook is a [driver.Webhook], including its secrets and health.
