@@ -3,10 +3,7 @@
 //
 //	go run ./internal/load -rate 1000,5000,10000,15000
 //	go run ./internal/load -hosts 10000
-//	go run ./internal/load -ids uuid -db /var/tmp/load.db
-//	go run ./internal/load -purged 1000000
-//	go run ./internal/load -uses 65536 -duration 130s
-//	go run ./internal/load -creating 1000
+//	go run ./internal/load -db /var/tmp/load.db
 //
 // Events are published at their due times, even if earlier calls have not returned, and every figure
 // counts from the due time, so a stall delays all events that are due meanwhile (no coordinated
@@ -41,11 +38,7 @@ type scenario struct {
 	hosts    int
 	webhooks int
 	idle     int
-	ids      string
 	body     int
-	purged   int
-	uses     int
-	creating int
 	db       string
 	patience time.Duration
 	fault    string
@@ -86,11 +79,7 @@ func parse(args []string, usage io.Writer) (*scenario, error) {
 	flags.IntVar(&s.hosts, "hosts", 1, "receiver hosts, each an address of 127.0.0.0/8 (more than 1: on Linux), at most 100000")
 	flags.IntVar(&s.webhooks, "webhooks", 100, "webhooks, each in its own account, at least one for each host; events go to one after the other")
 	flags.IntVar(&s.idle, "idle", 0, "Config.Webhooks.Outbound.MaxIdleConns; 0: its default")
-	flags.StringVar(&s.ids, "ids", "ulid", "event IDs: ulid, made by the library, ascending; or uuid, made by the host, random")
 	flags.IntVar(&s.body, "body", 256, "approximate size of each event's body, in bytes")
-	flags.IntVar(&s.purged, "purged", 0, "events to deliver and purge first")
-	flags.IntVar(&s.uses, "uses", 0, "keys to verify, each every 30 s; last uses are written once a minute, so set -duration to some minutes")
-	flags.IntVar(&s.creating, "creating", 0, "keys to create per second, one after the other")
 	flags.StringVar(&s.db, "db", "", "the file; it is kept, and can be reused, fuller each time; default: a temporary file")
 	flags.DurationVar(&s.patience, "patience", 30*time.Second, "how long to wait for missing events without any progress")
 	flags.StringVar(&s.fault, "fault", "", "fault of the receiver, to check that it is detected: lose (acknowledge an event without recording it) or exit")
@@ -109,14 +98,12 @@ func parse(args []string, usage io.Writer) (*scenario, error) {
 		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case s.hosts < 1 || s.hosts > maxHosts:
 		return nil, fmt.Errorf("-hosts must be from 1 to %d", maxHosts)
-	case s.ids != "ulid" && s.ids != "uuid":
-		return nil, errors.New("-ids must be ulid or uuid")
 	case s.fault != "" && s.fault != faultLose && s.fault != faultExit:
 		return nil, fmt.Errorf("-fault must be %s or %s", faultLose, faultExit)
 	case s.duration <= 0 || s.patience <= 0:
 		return nil, errors.New("-duration and -patience must be above 0")
-	case min(s.webhooks, s.body, s.purged, s.uses, s.creating) < 0:
-		return nil, errors.New("-webhooks, -body, -purged, -uses and -creating must not be below 0")
+	case min(s.webhooks, s.body) < 0:
+		return nil, errors.New("-webhooks and -body must not be below 0")
 	}
 	s.webhooks = max(s.webhooks, s.hosts)
 	return &s, nil
@@ -144,11 +131,9 @@ func (s *scenario) run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = cmp.Or(err, h.close()) }()
-	if err := h.prepare(ctx, out); err != nil {
+	if err := h.prepare(ctx); err != nil {
 		return ended(ctx, err)
 	}
-	stop := h.occupy(ctx, out)
-	defer func() { err = cmp.Or(err, stop()) }()
 	for _, rate := range s.rates {
 		if ctx.Err() != nil {
 			return nil

@@ -36,19 +36,16 @@ func TestEverythingArrives(t *testing.T) {
 	if runtime.GOOS == "linux" {
 		hosts = "3"
 	}
-	out, err := load(t, "-rate 100,200 -duration 200ms -ids uuid -purged 300 -uses 30 -creating 50 -body 2048 -webhooks 4 -hosts "+hosts)
+	out, err := load(t, "-rate 100,200 -duration 200ms -body 2048 -webhooks 4 -hosts "+hosts)
 	if err != nil {
 		t.Error(err)
 	}
 	for _, want := range []string{
-		"delivered 300 events in ", "20 acknowledged, 0 failed, 20 arrived, 0 missing", "40 acknowledged, 0 failed, 40 arrived, 0 missing", "meanwhile verified ",
+		"20 acknowledged, 0 failed, 20 arrived, 0 missing", "40 acknowledged, 0 failed, 40 arrived, 0 missing",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not print %q", want)
 		}
-	}
-	if strings.Contains(out, "verified 0 ") || strings.Contains(out, "created 0 ") {
-		t.Error("no keys were verified or created meanwhile")
 	}
 }
 
@@ -94,7 +91,7 @@ func (i *interrupter) Write(p []byte) (int, error) {
 }
 
 func TestFlagsAreChecked(t *testing.T) {
-	for _, args := range []string{"-rate 0", "-rate 1,x", "-hosts 0", "-hosts 100001", "-ids 7", "-fault none", "-duration 0s", "-body -1", "on"} {
+	for _, args := range []string{"-rate 0", "-rate 1,x", "-hosts 0", "-hosts 100001", "-fault none", "-duration 0s", "-body -1", "on"} {
 		if s, err := parse(strings.Fields(args), io.Discard); err == nil {
 			t.Errorf("parse(%q) = %+v, want an error", args, s)
 		}

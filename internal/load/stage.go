@@ -16,7 +16,7 @@ const maxUnanswered = 50_000
 // stage publishes at one rate, waits for the acknowledged events, and prints the figures.
 func (h *host) stage(ctx context.Context, out io.Writer, rate int) error {
 	total := int(float64(rate) * h.duration.Seconds())
-	fmt.Fprintf(out, "\n%d events/s for %v, ids %s, %d webhooks on %d hosts, %d bytes\n", rate, h.duration, h.ids, h.webhooks, h.hosts, h.body)
+	fmt.Fprintf(out, "\n%d events/s for %v, %d webhooks on %d hosts, %d bytes\n", rate, h.duration, h.webhooks, h.hosts, h.body)
 	number := h.ledger.open(total)
 	before := h.usage()
 	began := time.Now()
