@@ -18,8 +18,6 @@ var ErrNoBackup = errors.New("storageapi: this store has no file to back up; use
 // The copy contains everything acknowledged before the call, and the last-used times of keys.
 // See [bolt.Store.Backup] for disk space, errors and concurrent backups. It returns
 // [ErrNoBackup] if the store has no file, and [ErrClosed] after Close.
-//
-// See examples/backup for a host that makes a copy every day.
 func (h *Handler) Backup(ctx context.Context, w io.Writer) (bolt.BackupInfo, error) {
 	backup := h.store.Capabilities().Backup
 	switch {
