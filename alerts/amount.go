@@ -62,18 +62,16 @@ func isDigits(s string) bool {
 }
 
 // String returns the amount in its unit as [ParseAmount] reads it, without trailing zeros: "12.5".
-func (a Amount) String() string { return string(a.append(nil)) }
-
-func (a Amount) append(b []byte) []byte {
-	b = strconv.AppendUint(b, uint64(a)/mistPerSUI, 10)
+func (a Amount) String() string {
+	b := strconv.AppendUint(nil, uint64(a)/mistPerSUI, 10)
 	point := len(b)
 	b = strconv.AppendUint(b, mistPerSUI+uint64(a)%mistPerSUI, 10) // adds a digit where the point goes, followed by nine decimals
 	b[point] = '.'
-	return bytes.TrimSuffix(bytes.TrimRight(b, "0"), []byte("."))
+	return string(bytes.TrimSuffix(bytes.TrimRight(b, "0"), []byte(".")))
 }
 
 // MarshalText implements [encoding.TextMarshaler]. The JSON form is a decimal string.
-func (a Amount) MarshalText() ([]byte, error) { return a.append(nil), nil }
+func (a Amount) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 // UnmarshalText implements [encoding.TextUnmarshaler] and accepts the same texts as
 // [ParseAmount].

@@ -3,7 +3,6 @@ package alerts
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -58,10 +57,9 @@ func Events() []webhooks.EventDeclaration {
 func appendPayload(b []byte, data webhooks.Data) ([]byte, error) {
 	var err error
 	switch d := data.(type) {
-	case FilesExpiring: // takes a quarter of the time of encoding/json, as does BalanceLow
-		return d.append(b), d.check()
+	case FilesExpiring:
+		err = d.check()
 	case BalanceLow:
-		return d.append(b), nil
 	case BandwidthLimitApproaching:
 		err = d.check()
 	case BandwidthLimitReached:
@@ -87,40 +85,19 @@ type FilesExpiring struct {
 // An ExpiringFile is one file of a [FilesExpiring] event. Its JSON fields are "id", "name",
 // "environmentId" and "expiresAt".
 type ExpiringFile struct {
-	ID            string    // required
-	Name          string    // optional; omitted if empty
-	EnvironmentID string    // optional; omitted if empty
-	ExpiresAt     time.Time // required; in JSON RFC 3339, UTC, milliseconds
+	ID            string    `json:"id"`
+	Name          string    `json:"name,omitempty"`          // optional
+	EnvironmentID string    `json:"environmentId,omitempty"` // optional
+	ExpiresAt     time.Time `json:"expiresAt"`               // in JSON RFC 3339, UTC, milliseconds
 }
 
 // MarshalJSON returns the JSON that receivers get.
-func (f ExpiringFile) MarshalJSON() ([]byte, error) { return f.append(nil), nil }
-
-func (f *ExpiringFile) append(b []byte) []byte {
-	b = jsontext.AppendString(append(b, `{"id":`...), f.ID)
-	if f.Name != "" {
-		b = jsontext.AppendString(append(b, `,"name":`...), f.Name)
-	}
-	if f.EnvironmentID != "" {
-		b = jsontext.AppendString(append(b, `,"environmentId":`...), f.EnvironmentID)
-	}
-	b = jsontext.AppendTime(append(b, `,"expiresAt":"`...), f.ExpiresAt)
-	return append(b, `"}`...)
-}
-
-func (d *FilesExpiring) append(b []byte) []byte {
-	size := 0
-	for _, f := range d.Files {
-		size += 96 + len(f.ID) + len(f.Name) + len(f.EnvironmentID)
-	}
-	b = append(slices.Grow(b, size), `{"files":[`...)
-	for i := range d.Files {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = d.Files[i].append(b)
-	}
-	return append(b, `]}`...)
+func (f ExpiringFile) MarshalJSON() ([]byte, error) {
+	type file ExpiringFile // without this method
+	return jsontext.AppendValue(nil, struct {
+		file
+		ExpiresAt string `json:"expiresAt"`
+	}{file(f), string(jsontext.AppendTime(nil, f.ExpiresAt))})
 }
 
 // BalanceLow reports that the account's balance fell below a threshold.
@@ -129,12 +106,6 @@ func (d *FilesExpiring) append(b []byte) []byte {
 type BalanceLow struct {
 	Balance   Amount `json:"balance"`   // a decimal string
 	Threshold Amount `json:"threshold"` // a decimal string
-}
-
-func (d *BalanceLow) append(b []byte) []byte {
-	b = append(append(b, `{"balance":"`...), d.Balance.String()...)
-	b = append(append(b, `","threshold":"`...), d.Threshold.String()...)
-	return append(b, `"}`...)
 }
 
 // BandwidthLimitApproaching reports that the account's bandwidth use is near its limit.
