@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/storageapi/storageapi/internal/input"
@@ -174,47 +172,7 @@ func checkJSON(data []byte) error {
 	if bytes.TrimLeft(data, " \t\r\n")[0] != '{' {
 		return invalid("body", rule)
 	}
-	if loneSurrogate(data) {
-		return invalid("body", `must not contain an unpaired surrogate (\ud800 to \udfff)`)
-	}
 	return nil
-}
-
-// loneSurrogate reports whether valid JSON has an escape for only one half of a surrogate pair.
-// Such an escape is not a character, and encoding/json would replace it by U+FFFD.
-func loneSurrogate(data []byte) bool {
-	const escape = len(`\u0000`)
-	for {
-		i := bytes.IndexByte(data, '\\') // occurs only in strings
-		if i < 0 {
-			return false
-		}
-		data = data[i:]
-		unit := escaped(data)
-		switch {
-		case unit < 0:
-			data = data[2:]
-		case !utf16.IsSurrogate(unit):
-			data = data[escape:]
-		case utf16.DecodeRune(unit, escaped(data[escape:])) == unicode.ReplacementChar:
-			return true
-		default:
-			data = data[2*escape:]
-		}
-	}
-}
-
-// escaped returns the code unit of the \u escape at the start of data. If there is none, it returns
-// -1.
-func escaped(data []byte) rune {
-	if len(data) < len(`\u0000`) || data[0] != '\\' || data[1] != 'u' {
-		return -1
-	}
-	unit, err := strconv.ParseUint(string(data[2:6]), 16, 16)
-	if err != nil {
-		return -1
-	}
-	return rune(unit)
 }
 
 // maxWhole is the largest whole number that a field can have. A float64 represents it exactly.
