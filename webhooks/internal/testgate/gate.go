@@ -9,7 +9,6 @@ package testgate
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -35,16 +34,9 @@ var (
 // A Gate tracks the test events that are running or began within the last interval. The zero Gate
 // is ready to use and not closed.
 type Gate struct {
-	mu       sync.Mutex
-	accounts map[string]*accountPasses
-	begun    []*Pass // within the last interval, roughly ordered by At
-	underWay int
-	closed   bool
-}
-
-type accountPasses struct {
-	underWay map[string]*Pass // by webhook
-	begun    []*Pass          // within the last interval, ordered by At
+	mu     sync.Mutex
+	passes []*Pass
+	closed bool
 }
 
 // A Pass admits one test event. Its Canceler is canceled when the webhook is deleted or the gate
@@ -64,33 +56,37 @@ func (g *Gate) Begin(account, webhook string) (*Pass, error) {
 	if g.closed {
 		return nil, ErrClosed
 	}
-	now := time.Now()
-	g.forget(now)
-	own := g.accounts[account]
-	if own == nil {
-		own = &accountPasses{underWay: make(map[string]*Pass)}
-	}
-	share := max(1, min(maxAccountPasses, (maxPasses-g.underWay)/maxAccountPasses))
-	if own.underWay[webhook] != nil || len(own.underWay) >= share || g.underWay >= maxPasses {
-		return nil, ErrBusy
-	}
-	begun := &Pass{account: account, webhook: webhook, At: now}
-	for i, earlier := range own.begun {
-		if earlier.webhook == webhook || i == len(own.begun)-maxAccountPasses {
-			if next := earlier.At.Add(interval); next.After(begun.At) {
-				begun.At = next
+	begun := &Pass{account: account, webhook: webhook, At: time.Now()}
+	g.passes = slices.DeleteFunc(g.passes, func(p *Pass) bool { return p.Ended() && begun.At.Sub(p.At) >= interval })
+	running, own := 0, 0
+	var ends []time.Time // of the intervals that the account's passes began
+	for _, p := range g.passes {
+		if !p.Ended() {
+			running++
+		}
+		if p.account != account {
+			continue
+		}
+		end := p.At.Add(interval)
+		ends = append(ends, end)
+		if p.webhook == webhook && end.After(begun.At) {
+			begun.At = end
+		}
+		if !p.Ended() {
+			own++
+			if p.webhook == webhook {
+				return nil, ErrBusy
 			}
 		}
 	}
-	if g.accounts == nil {
-		g.accounts = make(map[string]*accountPasses)
+	if running >= maxPasses || own >= max(1, min(maxAccountPasses, (maxPasses-running)/maxAccountPasses)) {
+		return nil, ErrBusy
 	}
-	g.accounts[account] = own
-	own.underWay[webhook] = begun
-	at, _ := slices.BinarySearchFunc(own.begun, begun.At.Add(1), func(b *Pass, at time.Time) int { return b.At.Compare(at) })
-	own.begun = slices.Insert(own.begun, at, begun)
-	g.begun = append(g.begun, begun)
-	g.underWay++
+	slices.SortFunc(ends, time.Time.Compare)
+	if i := len(ends) - maxAccountPasses; i >= 0 && ends[i].After(begun.At) {
+		begun.At = ends[i]
+	}
+	g.passes = append(g.passes, begun)
 	return begun, nil
 }
 
@@ -99,64 +95,33 @@ func (g *Gate) End(ended *Pass) {
 	ended.Canceler.End()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now, own := time.Now(), g.accounts[ended.account]
-	delete(own.underWay, ended.webhook)
-	g.underWay--
-	if now.Before(ended.At) { // the test event never began
-		isEnded := func(b *Pass) bool { return b == ended }
-		g.begun, own.begun = slices.DeleteFunc(g.begun, isEnded), slices.DeleteFunc(own.begun, isEnded)
+	if time.Now().Before(ended.At) { // the test event never began
+		g.passes = slices.DeleteFunc(g.passes, func(p *Pass) bool { return p == ended })
 	}
-	g.drop(ended.account)
-	g.forget(now)
 }
 
-// forget forgets passes that began before the last interval.
-func (g *Gate) forget(now time.Time) {
-	for len(g.begun) > 0 && now.Sub(g.begun[0].At) >= interval {
-		account := g.begun[0].account
-		g.begun = g.begun[1:]
-		if own := g.accounts[account]; own != nil {
-			own.begun = slices.DeleteFunc(own.begun, func(b *Pass) bool { return now.Sub(b.At) >= interval })
-			g.drop(account)
+// running returns the running passes of the account, to all webhooks if webhook is empty. It
+// returns those of all accounts if account is empty.
+func (g *Gate) running(account, webhook string) (list []*Pass) {
+	for _, p := range g.passes {
+		if !p.Ended() && (account == "" || p.account == account) && (webhook == "" || p.webhook == webhook) {
+			list = append(list, p)
 		}
 	}
+	return list
 }
 
-// drop forgets an account that has no passes.
-func (g *Gate) drop(account string) {
-	if own := g.accounts[account]; len(own.underWay)+len(own.begun) == 0 {
-		delete(g.accounts, account)
-	}
-}
-
-// Evict cancels the running test event to a deleted webhook. It returns nil when nothing more will
-// be sent, or the error of ctx if ctx ends first.
+// Evict cancels the running test events to a webhook of the account, or to all of its webhooks if
+// webhook is empty. It returns nil when nothing more will be sent, or the error of ctx if ctx ends
+// first.
 func (g *Gate) Evict(ctx context.Context, account, webhook string) error {
 	g.mu.Lock()
-	var found *Pass
-	if own := g.accounts[account]; own != nil {
-		found = own.underWay[webhook]
-	}
+	list := g.running(account, webhook)
 	g.mu.Unlock()
-	if found == nil {
-		return nil
-	}
-	found.Cancel()
-	return found.Wait(ctx)
-}
-
-// EvictAccount is like Evict, for all webhooks of an account.
-func (g *Gate) EvictAccount(ctx context.Context, account string) error {
-	g.mu.Lock()
-	var found []*Pass
-	if own := g.accounts[account]; own != nil {
-		found = slices.Collect(maps.Values(own.underWay))
-	}
-	g.mu.Unlock()
-	for _, pass := range found {
+	for _, pass := range list {
 		pass.Cancel()
 	}
-	for _, pass := range found {
+	for _, pass := range list {
 		if err := pass.Wait(ctx); err != nil {
 			return err
 		}
@@ -169,24 +134,14 @@ func (g *Gate) EvictAccount(ctx context.Context, account string) error {
 func (g *Gate) Close(ctx context.Context, grace time.Duration) {
 	g.mu.Lock()
 	g.closed = true
-	var left []*Pass
-	for _, own := range g.accounts {
-		for _, pass := range own.underWay {
-			left = append(left, pass)
-		}
-	}
+	list := g.running("", "")
 	g.mu.Unlock()
-	for _, pass := range left {
+	for _, pass := range list {
 		_ = pass.Wait(ctx)
 	}
 	late, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
-	for _, pass := range left {
-		pass.Cancel()
-	}
-	for _, pass := range left {
-		_ = pass.Wait(late) // a canceled test event may still wait for the store
-	}
+	_ = g.Evict(late, "", "") // a canceled test event may still wait for the store
 }
 
 // Closed reports whether Close was called.
