@@ -62,12 +62,9 @@ func (r *reporter) logUnsupported(s *settlement) {
 
 // attempted reports an attempt to the Observer.
 func (r *reporter) attempted(s *settlement) {
-	if r.observer.Attempted != nil && !s.Postponed {
-		r.tellAttempted(s)
+	if r.observer.Attempted == nil || s.Postponed {
+		return
 	}
-}
-
-func (r *reporter) tellAttempted(s *settlement) {
 	a := observe.Attempt{
 		Account:   s.Task.Webhook.Account,
 		WebhookID: s.Task.Webhook.ID,
@@ -99,45 +96,25 @@ func began(observed bool) time.Time {
 // claimed reports to the Observer a call to the store's Load that began at begun.
 func (r *reporter) claimed(begun time.Time, limit, claimed int, err error) {
 	if r.observer.Claimed != nil {
-		r.tellClaimed(begun, limit, claimed, err)
+		c := observe.Claim{Limit: limit, Claimed: claimed, Duration: time.Since(begun), Err: err}
+		r.Add(func() { r.observer.Claimed(c) })
 	}
-}
-
-func (r *reporter) tellClaimed(begun time.Time, limit, claimed int, err error) {
-	c := observe.Claim{Limit: limit, Claimed: claimed, Duration: time.Since(begun), Err: err}
-	r.Add(func() { r.observer.Claimed(c) })
 }
 
 // called reports to the Observer a call to the store's Settle that began at begun.
 func (r *reporter) called(begun time.Time, size, stale int, err error) {
 	if r.observer.Settled != nil {
-		r.tellSettled(begun, size, stale, err)
+		s := observe.Settlement{Size: size, Stale: stale, Duration: time.Since(begun), Err: err}
+		r.Add(func() { r.observer.Settled(s) })
 	}
 }
 
-func (r *reporter) tellSettled(begun time.Time, size, stale int, err error) {
-	s := observe.Settlement{Size: size, Stale: stale, Duration: time.Since(begun), Err: err}
-	r.Add(func() { r.observer.Settled(s) })
-}
-
-// published reports to the Observer a store call that began at begun and stored events.
-func (r *reporter) published(ctx context.Context, begun time.Time, account string, deliveries int, err error, events ...*EncodedEvent) {
-	if r.observer.Published != nil && len(events) > 0 {
-		r.tellPublished(ctx, begun, account, deliveries, err, events)
+// published reports a publication to the Observer.
+func (r *reporter) published(ctx context.Context, p observe.Publication) {
+	if r.observer.Published != nil && len(p.Events) > 0 {
+		defer observing.Recover(r.logger)
+		r.observer.Published(ctx, p)
 	}
-}
-
-func (r *reporter) tellPublished(ctx context.Context, begun time.Time, account string, deliveries int, err error, events []*EncodedEvent) {
-	p := observe.Publication{Account: account, Deliveries: deliveries, Duration: time.Since(begun), Err: err}
-	for _, e := range events {
-		p.Events = append(p.Events, observe.PublishedEvent{ID: e.ID, Type: string(e.Type), Bytes: len(e.Body)})
-	}
-	r.notePublished(ctx, p)
-}
-
-func (r *reporter) notePublished(ctx context.Context, p observe.Publication) {
-	defer observing.Recover(r.logger)
-	r.observer.Published(ctx, p)
 }
 
 func (r *reporter) logWebhook(message string, w *Webhook) {

@@ -9,16 +9,13 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/store/driver"
 )
 
 // unobserved holds the functions that report to an Observer, by name.
 var unobserved = map[string]func(*reporter){
-	"published": func(r *reporter) {
-		encoded := EncodedEvent{ID: "evt_1", Body: body}
-		begun := began(r.observer.Published != nil)
-		r.published(ctx, begun, "acct_1", 1, nil, &encoded)
-	},
+	"published": func(r *reporter) { r.published(ctx, observe.Publication{}) },
 	"claimed":   func(r *reporter) { r.claimed(began(r.observer.Claimed != nil), 1, 1, nil) },
 	"attempted": func(r *reporter) { r.attempted(&arrived) },
 	"settled":   func(r *reporter) { r.called(began(r.observer.Settled != nil), 1, 0, nil) },
@@ -27,7 +24,6 @@ var unobserved = map[string]func(*reporter){
 
 var (
 	ctx     = context.Background()
-	body    = make([]byte, 1)
 	arrived = settlement{Effect: driver.Deliver, Attempt: Attempt{StartedAt: time.Now()}, Task: task{Webhook: &Webhook{URL: "https://example.com"}}}
 	entry   = audit.Entry{ID: "aud_1"}
 )
@@ -66,10 +62,9 @@ func TestLogAttempt_LastAttemptWithoutResponse_OmitsStatusAndRetryAfter(t *testi
 // would take as long as everything else. For comparison, the floor is an empty loop.
 func BenchmarkNoObserver(b *testing.B) {
 	r := newReporter(nil, Config{})
-	encoded := EncodedEvent{ID: "evt_1", Body: body}
 	b.Run("published", func(b *testing.B) {
 		for b.Loop() {
-			r.published(ctx, began(r.observer.Published != nil), "acct_1", 1, nil, &encoded)
+			r.published(ctx, observe.Publication{})
 		}
 	})
 	b.Run("claimed", func(b *testing.B) {

@@ -165,10 +165,16 @@ func (s *WebhookService) Publish(ctx context.Context, event Event) error {
 	if err != nil {
 		return err
 	}
-	begun := began(s.dispatcher.reporter.observer.Published != nil)
+	observed := s.dispatcher.reporter.observer.Published != nil
+	begun := began(observed)
 	deliveries, err := s.store.Enqueue(ctx, encoded)
 	s.waits.published(encoded.Account) // even after an error, since the event may be stored
-	s.dispatcher.reporter.published(ctx, begun, encoded.Account, deliveries, err, &encoded)
+	if observed {
+		s.dispatcher.reporter.published(ctx, observe.Publication{
+			Account: encoded.Account, Deliveries: deliveries, Duration: time.Since(begun), Err: err,
+			Events: []observe.PublishedEvent{{ID: encoded.ID, Type: string(encoded.Type), Bytes: len(encoded.Body)}},
+		})
+	}
 	s.dispatcher.halt.noteWrite(ctx, "publish", err)
 	if err != nil {
 		return fmt.Errorf("publish event: %w", err)
@@ -198,9 +204,7 @@ func (s *WebhookService) Encode(ctx context.Context, event Event) (EncodedEvent,
 func (s *WebhookService) Published(ctx context.Context, p observe.Publication) {
 	s.waits.published(p.Account)
 	s.dispatcher.halt.noteWrite(ctx, "publish", p.Err)
-	if s.dispatcher.reporter.observer.Published != nil && len(p.Events) > 0 {
-		s.dispatcher.reporter.notePublished(ctx, p)
-	}
+	s.dispatcher.reporter.published(ctx, p)
 }
 
 // OnChange adds a function that is called after each creation and update of a webhook by this
