@@ -168,13 +168,9 @@ func (c *Client) send(cancel *Canceler, by Caller, address string, request []byt
 		}
 		silent := !conn.limited.gotBytes && broken(err)
 		c.done(cancel, conn, false)
-		switch {
-		case silent && reused:
-			continue
-		case silent && !again && c.needsHTTP2(cancel, by, conn, deadline): // a reused connection has already spoken HTTP/1.1
-			err = errHTTP2
+		if !reused || !silent {
+			return nil, head{}, err
 		}
-		return nil, head{}, err
 	}
 }
 
