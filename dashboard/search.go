@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"errors"
+	"iter"
 	"net/url"
 	"regexp"
 	"slices"
@@ -15,16 +16,15 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Limits of a search: how many pages of each list it examines, their size, and how many results it
-// shows.
+// Limits of a search in each list.
 const (
-	searchedPages  = 10
-	searchedAtOnce = 100
+	maxSearched    = 1000 // items, newest first
 	maxFound       = 20
+	searchedPages  = 10 // of the audit log
+	searchedAtOnce = 100
 )
 
-// A searchView is the template data for the results of a search. Each field …After holds the
-// position at which to continue one of the lists, or done.
+// A searchView is the template data for the results of a search.
 type searchView struct {
 	Query      string
 	Keys       []keyView
@@ -34,10 +34,7 @@ type searchView struct {
 	Types      []eventView
 	Deleted    []pastView // audit entries for deleted keys and webhooks that match
 	Renamed    []pastView // audit entries for keys and webhooks whose earlier name or URL matches
-
-	More                                          bool
-	KeysAfter, HooksAfter, EventsAfter, GoneAfter string
-	Found                                         bool // this page or an earlier one has results
+	More       bool       // a limit ended the search
 }
 
 // count returns the number of results.
@@ -49,9 +46,6 @@ type foundEvent struct {
 	ID, Text  string
 	Published *when
 }
-
-// done marks a list that has been searched to its end.
-const done = "-"
 
 // maxQuery is the maximum length of a query in characters, as in the search field.
 const maxQuery = 200
@@ -91,22 +85,21 @@ func maybeSecret(text string) bool {
 type search struct {
 	*pages
 	c    *call
-	text string     // the query in lower case
-	from url.Values // positions at which to continue the lists
+	text string // the query in lower case
 	view searchView
 }
 
 // search handles the search form. It redirects to a URL with the query, so that users can bookmark
-// the search, unless the query could contain a secret. Positions never appear in a URL.
+// the search, unless the query could contain a secret.
 func (p *pages) search(c *call) (response, error) {
 	text := strings.TrimSpace(c.PostForm.Get("q"))
 	if hint := hintIn(text); hint != "" {
 		text = hint
 	}
-	if !c.PostForm.Has("keys") && !maybeSecret(text) {
+	if !maybeSecret(text) {
 		return goTo("search?q="+url.QueryEscape(text), ""), nil
 	}
-	a, err := p.find(c, text, c.PostForm)
+	a, err := p.find(c, text)
 	if a.redirect == "" {
 		a.replace = "search"
 	}
@@ -119,15 +112,13 @@ func (p *pages) showSearch(c *call) (response, error) {
 	if hint := hintIn(text); hint != "" {
 		return goTo("search?q="+hint, ""), nil
 	}
-	return p.find(c, text, nil)
+	return p.find(c, text)
 }
 
 // find finds keys by ID, name and hint, webhooks by ID and URL, events by ID, and event types by
-// name and description. It starts at the positions in from. If there is only one result, it
-// redirects to the page of that result.
-func (p *pages) find(c *call, query string, from url.Values) (response, error) {
-	s := &search{pages: p, c: c, text: strings.ToLower(query), from: from, view: searchView{Query: query}}
-	s.view.KeysAfter, s.view.HooksAfter, s.view.EventsAfter, s.view.GoneAfter = done, done, done, done
+// name and description. If there is only one result, it redirects to the page of that result.
+func (p *pages) find(c *call, query string) (response, error) {
+	s := &search{pages: p, c: c, text: strings.ToLower(query), view: searchView{Query: query}}
 	a := response{page: "search", title: "Search", query: query}
 	if query == "" || !isText(query) || utf8.RuneCountInString(query) > maxQuery {
 		a.data = s.view
@@ -136,7 +127,7 @@ func (p *pages) find(c *call, query string, from url.Values) (response, error) {
 	for _, part := range []struct {
 		action auth.Action
 		find   func() error
-	}{{auth.ReadKeys, s.findKeys}, {auth.ReadWebhooks, s.findWebhooks}, {auth.ReadWebhooks, s.findEvents}, {auth.ReadEvents, s.findTypes}, {auth.ReadAudit, s.findPast}} {
+	}{{auth.ReadKeys, s.findKeys}, {auth.ReadWebhooks, s.findWebhooks}, {auth.ReadWebhooks, s.findEvent}, {auth.ReadEvents, s.findTypes}, {auth.ReadAudit, s.findPast}} {
 		if p.permit(c.Request, part.action) != nil {
 			continue
 		}
@@ -144,13 +135,10 @@ func (p *pages) find(c *call, query string, from url.Values) (response, error) {
 			return response{}, err
 		}
 	}
-	v := &s.view
-	v.More = v.KeysAfter != done || v.HooksAfter != done || v.EventsAfter != done || v.GoneAfter != done
-	v.Found = v.count() > 0 || from.Has("found")
 	if only := s.only(); only != "" {
 		return goTo(only, ""), nil
 	}
-	a.data = *v
+	a.data = s.view
 	return a, nil
 }
 
@@ -158,7 +146,7 @@ func (p *pages) find(c *call, query string, from url.Values) (response, error) {
 // ID. Otherwise it returns "".
 func (s *search) only() string {
 	v := &s.view
-	all := !v.More && !s.from.Has("found")
+	all := !v.More
 	switch {
 	case v.count() != 1:
 		return ""
@@ -188,87 +176,59 @@ func (s *search) ends(hint string) bool {
 	return len(s.text) >= 4 && strings.HasSuffix(strings.ToLower(hint), s.text)
 }
 
-// each calls list for successive pages of a list. It starts at the position that s.from holds for
-// parameter, and stops once list reports enough or the limit is reached. It returns the position at
-// which to continue, or done.
-func (s *search) each(parameter string, list func(after string) (next string, enough bool, err error)) (string, error) {
-	after := s.from.Get(parameter)
-	if after == done || !isID(after) {
-		return done, nil
-	}
-	for range searchedPages {
-		next, enough, err := list(after)
+// scan calls matches with the items of a list until a limit is reached. matches adds an item to the
+// view if the query selects it.
+func scan[T any](v *searchView, list iter.Seq2[T, error], matches func(*T) bool) error {
+	searched, found := 0, 0
+	for item, err := range list {
 		if err != nil {
-			return "", err
+			return err
 		}
-		if next == "" {
-			return done, nil
+		if searched == maxSearched || found == maxFound {
+			v.More = true
+			return nil
 		}
-		if after = next; enough {
-			break
+		searched++
+		if matches(&item) {
+			found++
 		}
 	}
-	return after, nil
+	return nil
 }
 
-// newest returns the position at which to start searching a list for IDs that begin with the query.
-// Lists are in descending order of IDs, so the position is just before the greatest such ID. If
-// after is set, the search has already started, and newest returns after. It also returns after if
-// the query does not begin with prefix.
-func (s *search) newest(after, prefix string) string {
-	if after == "" && strings.HasPrefix(s.view.Query, prefix) {
-		return s.view.Query + "~"
-	}
-	return after
-}
-
-func (s *search) findKeys() (err error) {
+func (s *search) findKeys() error {
 	v := &s.view
 	if key, err := s.keys.Get(s.c.Context(), s.c.account, v.Query); !errors.Is(err, apierr.ErrNotFound) {
-		v.KeysAfter, v.Keys = done, []keyView{s.viewKey(&key)}
+		v.Keys = []keyView{s.viewKey(&key)}
 		return err
 	}
-	v.KeysAfter, err = s.each("keys", func(after string) (string, bool, error) {
-		page, err := s.keys.List(s.c.Context(), s.c.account, apikeys.KeyQuery{After: s.newest(after, keyPrefix), Limit: searchedAtOnce})
-		for i := range page.Keys {
-			key := &page.Keys[i]
-			if strings.HasPrefix(key.ID, v.Query) || s.has(key.Name) || s.ends(key.Hint) || s.ends(key.PreviousHint) {
-				v.Keys = append(v.Keys, s.viewKey(key))
-			}
-			if len(v.Keys) == maxFound && (i+1 < len(page.Keys) || page.Next != "") {
-				return key.ID, true, err
-			}
+	return scan(v, s.keys.All(s.c.Context(), s.c.account, apikeys.KeyQuery{}), func(key *apikeys.Key) bool {
+		matches := strings.HasPrefix(key.ID, v.Query) || s.has(key.Name) || s.ends(key.Hint) || s.ends(key.PreviousHint)
+		if matches {
+			v.Keys = append(v.Keys, s.viewKey(key))
 		}
-		return page.Next, false, err
+		return matches
 	})
-	return err
 }
 
-func (s *search) findWebhooks() (err error) {
+func (s *search) findWebhooks() error {
 	v := &s.view
 	if webhook, err := s.webhooks.Get(s.c.Context(), s.c.account, v.Query); !errors.Is(err, apierr.ErrNotFound) {
-		v.HooksAfter, v.Webhooks = done, []webhookView{s.viewWebhook(&webhook)}
+		v.Webhooks = []webhookView{s.viewWebhook(&webhook)}
 		return err
 	}
-	v.HooksAfter, err = s.each("webhooks", func(after string) (string, bool, error) {
-		page, err := s.webhooks.List(s.c.Context(), s.c.account, webhooks.WebhookQuery{After: s.newest(after, webhookPrefix), Limit: searchedAtOnce})
-		for i := range page.Webhooks {
-			webhook := &page.Webhooks[i]
-			if strings.HasPrefix(webhook.ID, v.Query) || s.has(webhook.URL) {
-				v.Webhooks = append(v.Webhooks, s.viewWebhook(webhook))
-			}
-			if len(v.Webhooks) == maxFound && (i+1 < len(page.Webhooks) || page.Next != "") {
-				return webhook.ID, true, err
-			}
+	return scan(v, s.webhooks.All(s.c.Context(), s.c.account, webhooks.WebhookQuery{}), func(webhook *webhooks.Webhook) bool {
+		matches := strings.HasPrefix(webhook.ID, v.Query) || s.has(webhook.URL)
+		if matches {
+			v.Webhooks = append(v.Webhooks, s.viewWebhook(webhook))
 		}
-		return page.Next, false, err
+		return matches
 	})
-	return err
 }
 
 // findPast finds deleted keys and webhooks by their last name, and existing ones by an earlier name
 // or URL. It reports each object once, and none whose current name matches.
-func (s *search) findPast() (err error) {
+func (s *search) findPast() error {
 	v := &s.view
 	found := make(map[string]bool)
 	for _, key := range v.Keys {
@@ -277,10 +237,12 @@ func (s *search) findPast() (err error) {
 	for _, webhook := range v.Webhooks {
 		found[webhook.ID] = true
 	}
-	v.GoneAfter, err = s.each("deleted", func(after string) (string, bool, error) {
-		page, err := s.entries.List(s.c.Context(), s.c.account, audit.Query{
-			Actions: []audit.Action{audit.KeyDeleted, audit.WebhookDeleted, audit.KeyChanged, audit.WebhookChanged}, After: after, Limit: searchedAtOnce,
-		})
+	query := audit.Query{Actions: []audit.Action{audit.KeyDeleted, audit.WebhookDeleted, audit.KeyChanged, audit.WebhookChanged}, Limit: searchedAtOnce}
+	for range searchedPages {
+		page, err := s.entries.List(s.c.Context(), s.c.account, query)
+		if err != nil {
+			return err
+		}
 		for i := range page.Entries {
 			n := &page.Entries[i]
 			deleted := n.Action == audit.KeyDeleted || n.Action == audit.WebhookDeleted
@@ -295,70 +257,43 @@ func (s *search) findPast() (err error) {
 			}
 			found[n.Target.ID] = true
 		}
-		return page.Next, len(v.Deleted)+len(v.Renamed) >= maxFound, err
-	})
-	return err
-}
-
-// findEvents finds the event whose ID is the query. If no event has this ID, but the query looks
-// like the beginning of an event ID of this service, it finds events whose IDs begin with the
-// query.
-func (s *search) findEvents() (err error) {
-	v := &s.view
-	v.EventsAfter = done
-	found, err := s.findEvent(v.Query)
-	if err != nil || found || !strings.HasPrefix(v.Query, eventPrefix) {
-		return err
+		if query.After = page.Next; page.Next == "" {
+			return nil
+		}
+		if len(v.Deleted)+len(v.Renamed) >= maxFound {
+			break
+		}
 	}
-	v.EventsAfter, err = s.each("events", func(after string) (string, bool, error) {
-		page, err := s.webhooks.ListEvents(s.c.Context(), s.c.account, webhooks.EventQuery{After: after, Limit: searchedAtOnce})
-		if err != nil {
-			return "", false, err
-		}
-		for i := range page.Events {
-			if !strings.HasPrefix(page.Events[i].ID, v.Query) {
-				continue
-			}
-			if _, err := s.findEvent(page.Events[i].ID); err != nil {
-				return "", false, err
-			}
-			if len(v.Deliveries)+len(v.Events) >= maxFound && i+1 < len(page.Events) {
-				shown, err := s.webhooks.ListEvents(s.c.Context(), s.c.account, webhooks.EventQuery{After: after, Limit: i + 1})
-				return shown.Next, true, err // the next page continues after this event
-			}
-		}
-		return page.Next, len(v.Deliveries)+len(v.Events) >= maxFound, nil
-	})
-	return err
+	v.More = true
+	return nil
 }
 
 // findTypes finds declared event types by name and description.
 func (s *search) findTypes() error {
 	for _, t := range s.eventChoices(nil) {
-		if !s.from.Has("found") && (s.has(t.Type) || s.has(t.Text)) {
+		if s.has(t.Type) || s.has(t.Text) {
 			s.view.Types = append(s.view.Types, t)
 		}
 	}
 	return nil
 }
 
-// findEvent adds the deliveries of an event, or the event itself if it has none. It reports whether
-// the event exists.
-func (s *search) findEvent(eventID string) (found bool, err error) {
-	deliveries, err := s.webhooks.EventDeliveries(s.c.Context(), s.c.account, eventID)
+// findEvent finds the deliveries of the event whose ID is the query, or the event itself if it has
+// none.
+func (s *search) findEvent() error {
+	deliveries, err := s.webhooks.EventDeliveries(s.c.Context(), s.c.account, s.view.Query)
 	if err != nil {
-		return false, unless(err, apierr.ErrNotFound)
+		return unless(err, apierr.ErrNotFound)
 	}
-	s.view.Deliveries = append(s.view.Deliveries, s.viewDeliveries(deliveries)...)
+	s.view.Deliveries = s.viewDeliveries(deliveries)
 	if len(deliveries) > 0 {
-		return true, nil
+		return nil
 	}
-	event, err := s.webhooks.Event(s.c.Context(), s.c.account, eventID)
-	if err != nil {
-		return false, unless(err, apierr.ErrNotFound)
+	event, err := s.webhooks.Event(s.c.Context(), s.c.account, s.view.Query)
+	if err == nil {
+		s.view.Events = []foundEvent{{event.ID, s.viewEvent(event.Type).Text, s.when(event.Timestamp)}}
 	}
-	s.view.Events = append(s.view.Events, foundEvent{event.ID, s.viewEvent(event.Type).Text, s.when(event.Timestamp)})
-	return true, nil
+	return unless(err, apierr.ErrNotFound)
 }
 
 // unless returns err, or nil if err wraps other.

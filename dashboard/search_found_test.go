@@ -1,7 +1,6 @@
 package dashboard_test
 
 import (
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -14,7 +13,6 @@ import (
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/dashboard"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -29,29 +27,6 @@ func TestSearch_LongestQueryAndAnyScript_FindsMatches(t *testing.T) {
 	s.search(address).leadsOn("webhooks/" + hook.ID)
 	key, _ := s.key(alice, strings.Repeat("鍵", 128), time.Time{})
 	s.search(key.Name).leadsOn("api-keys/" + key.ID)
-}
-
-// The search must not redirect if earlier pages had results or if it has not yet examined all
-// lists.
-func TestSearch_SingleResult_RedirectsToIt(t *testing.T) {
-	s := newSite(t, storageapi.Config{Keys: apikeys.Config{MaxPerAccount: 2000}, Webhooks: webhooks.Config{MaxPerAccount: 2000, Outbound: webhooks.Outbound{AllowHosts: []string{"many.example.com", "late.example.com"}}}})
-	for i := range 21 {
-		s.key(alice, fmt.Sprint("each ", i), time.Time{})
-	}
-	s.older(s.search("each")).want(http.StatusOK).says("each 0").hides("each 1")
-
-	for i := range 1001 {
-		address := "https://many.example.com/"
-		if i == 0 {
-			address = "https://late.example.com/"
-		}
-		if _, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: address, Events: []webhooks.EventType{alerts.TypeBalanceLow}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.key(alice, "the late one", time.Time{})
-	page := s.search("late").want(http.StatusOK).says("the late one")
-	s.older(page).want(http.StatusOK).says("https://late.example.com/")
 }
 
 // A search for a current or former name of a key must find the key once, even if another key has
@@ -77,44 +52,6 @@ func TestSearch_EarlierName_FindsTheKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.search("laptop").want(http.StatusOK).says(other.ID).says("laptop of ben")
-}
-
-func TestSearch_ManyEvents_ShowsAllInPages(t *testing.T) {
-	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{Outbound: webhooks.Outbound{AllowHosts: []string{"example.com"}}}})
-	for range 3 {
-		if _, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{alerts.TypeBalanceLow}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var ids []string
-	for range 60 {
-		id := s.api.Webhooks.NewEventID()
-		if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: id, Account: alice, Data: alerts.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
-			t.Fatal(err)
-		}
-		ids = append(ids, id)
-	}
-	seen := ""
-	page := s.search("evt_0")
-	for range 60 {
-		if n := strings.Count(page.body, ">Resend</button>"); n > 40 {
-			t.Fatalf("%d deliveries on a page", n)
-		}
-		seen += page.body
-		if !strings.Contains(page.body, "Search older") {
-			break
-		}
-		page = s.older(page)
-	}
-	for _, id := range ids {
-		if !strings.Contains(seen, id) {
-			t.Errorf("%s was not found", id)
-		}
-	}
-	for _, parameter := range []string{"keys", "webhooks", "events"} {
-		s.post("search", url.Values{"q": {"evt_0"}, "keys": {""}, parameter: {"none"}}).want(http.StatusOK)
-	}
-	s.get("audit-log?after=none").want(http.StatusOK)
 }
 
 // A user pastes the value of a key, or text that looks like one, into a search field. No URL may
@@ -180,12 +117,4 @@ func TestSignIn_SecretInURL_IsNotInNext(t *testing.T) {
 			t.Errorf("%.30s… leads to %s, want %s", asked, got, want)
 		}
 	}
-}
-
-// If the user may not see the lists that hold older results, the search must end without offering
-// them.
-func TestSearch_OlderListsAreForbidden_EndsEarly(t *testing.T) {
-	s := newSite(t, storageapi.Config{})
-	s.pages = s.mount(dashboard.Config{May: func(_ *http.Request, action auth.Action) bool { return action == auth.ReadKeys }})
-	s.search("nothing").want(http.StatusOK).says("No matches").hides("Search older")
 }

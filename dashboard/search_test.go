@@ -28,13 +28,6 @@ func (s *site) search(query string) *page {
 	return found
 }
 
-// older continues a search with older results.
-func (s *site) older(p *page) *page {
-	s.Helper()
-	p.says("Search older")
-	return s.post("search", p.form())
-}
-
 // leadsOn checks that a search redirects to a page.
 func (p *page) leadsOn(to string) {
 	p.Helper()
@@ -71,22 +64,20 @@ func TestSearch(t *testing.T) {
 	s.search(backup.ID[:len(backup.ID)-1]).leadsOn("api-keys/" + backup.ID)
 	s.search("wh_0").says("https://a.example.com/hooks", "https://b.example.com/hooks")
 	s.search("/hooks").says("https://a.example.com/hooks", "https://b.example.com/hooks").hides("Nightly")
-	for _, part := range []string{event, event[:20]} {
-		found := s.search(part).want(http.StatusOK).says("Deliveries", "Low balance", event)
-		for _, hook := range hooks {
-			if !strings.Contains(found.body, "webhooks/"+hook.ID+"/deliveries/"+event) {
-				t.Errorf("%s does not lead to the delivery to %s", part, hook.URL)
-			}
+	found := s.search(event).want(http.StatusOK).says("Deliveries", "Low balance", event)
+	for _, hook := range hooks {
+		if !strings.Contains(found.body, "webhooks/"+hook.ID+"/deliveries/"+event) {
+			t.Errorf("%s does not lead to the delivery to %s", event, hook.URL)
 		}
 	}
 	s.search("evt_unheard").leadsOn("events/evt_unheard")
 	s.search("bandwidth.limit_reached").leadsOn("events?type=bandwidth.limit_reached")
 	s.search("limit").says("Event types", "Bandwidth limit reached bandwidth.limit_reached", "Transaction limit reached")
-	s.search("evt_un").says("Events sent to no webhook", "Bandwidth limit reached", "evt_unheard")
 	for _, nothing := range []string{"<script>", "evt_none", "key_01ZZZZZZZZZZZZZZZZZZZZZZZZ", "wh_01ZZZZZZZZZZZZZZZZZZZZZZZZ", "\x00", strings.Repeat("a", 300)} {
 		s.search(nothing).want(http.StatusOK).hides("<script>", "Nightly", "a.example")
 	}
 	s.search("").want(http.StatusOK).says("Find API keys by name, ID or last characters")
+	s.get("audit-log?after=none").want(http.StatusOK)
 	s.search("<script>").says("No matches", "Results for “<script>”")
 
 	// A search for the value of a key must not put it into a URL.
@@ -94,34 +85,24 @@ func TestSearch(t *testing.T) {
 	s.search(backup.Hint).leadsOn("api-keys/" + backup.ID)
 
 	s.account = bob
-	for _, text := range []string{"nightly", backup.ID, "example", hooks[0].ID, event, event[:20], "key_0"} {
+	for _, text := range []string{"nightly", backup.ID, "example", hooks[0].ID, event, "key_0"} {
 		s.search(text).want(http.StatusOK).says("No matches").hides("Nightly", "a.example", "Low balance")
 	}
 }
 
-// TestSearchIsBounded continues a search over several pages until it finds old entries.
+// A search ends at its limits, and says so.
 func TestSearchIsBounded(t *testing.T) {
 	s := newSite(t, storageapi.Config{Keys: apikeys.Config{MaxPerAccount: 2000}})
 	old, _ := s.key(alice, "the oldest of all", time.Time{})
 	for i := range 1050 {
 		s.key(alice, fmt.Sprint("many ", i), time.Time{})
 	}
-	first := s.search("oldest").want(http.StatusOK).says("No matches so far").hides(old.ID)
-	s.older(first).leadsOn("api-keys/" + old.ID)
-
-	seen := make(map[string]bool)
-	page := s.search("many")
-	for range 60 {
-		for _, match := range listedKey.FindAllStringSubmatch(page.body, -1) {
-			seen[match[1]] = true
-		}
-		if !strings.Contains(page.body, "Search older") {
-			break
-		}
-		page = s.older(page)
-	}
-	if len(seen) != 1050 {
-		t.Errorf("%d of 1050 were found", len(seen))
+	s.search("oldest").want(http.StatusOK).says("No matches", "Not everything was searched").hides(old.ID)
+	s.search(old.ID).leadsOn("api-keys/" + old.ID)
+	s.search("many 77").want(http.StatusOK).says("many 77", "Not everything was searched") // an older key may match, too
+	many := s.search("many").want(http.StatusOK).says("many 1049", "many 1030", "Not everything was searched").hides("many 1029")
+	if n := len(listedKey.FindAllString(many.body, -1)); n != 20 {
+		t.Errorf("%d keys were shown, want 20", n)
 	}
 }
 
