@@ -111,8 +111,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 		if version, err = versionOf(ctx, pool, o); version != was {
 			continue // applied here or by another node
 		}
-		// Without advisory locks, nodes that migrate at the same time can deadlock.
-		if c := code(failed); (c == lockNotAvailable || c == deadlockDetected) && err == nil && wait(ctx, rand.N(time.Second)) == nil {
+		if code(failed) == lockNotAvailable && err == nil && wait(ctx, rand.N(time.Second)) == nil {
 			continue // while this node waited, others could take the locks
 		}
 		// Objects that another node has just created can conflict before they are visible, and a
@@ -135,16 +134,10 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 // node may be migrating. For the server's first answer, defaultTimeout applies.
 const migrating = 5 * time.Minute
 
-// apply upgrades a schema from version to the next, unless another node has already done so.
-//
-// A second node waits for the lock and then sees the work of the first. On engines without advisory
-// locks it waits for the first node's version row, and is rolled back.
+// apply upgrades a schema from version to the next, unless another node has already done so. A
+// second node waits for the lock and then sees the work of the first.
 func apply(ctx context.Context, tx pgx.Tx, o *options, step string, version int) error {
-	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended($1, 0))`, "storageapi migrate "+o.schema)
-		return err
-	})
-	if c := code(err); err != nil && c != undefinedFunction && c != notSupported {
+	if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended($1, 0))`, "storageapi migrate "+o.schema); err != nil {
 		return err
 	}
 	if now, err := versionOf(ctx, tx, o); err != nil || now != version {
@@ -158,7 +151,7 @@ func apply(ctx context.Context, tx pgx.Tx, o *options, step string, version int)
 			return err
 		}
 	}
-	_, err = tx.Exec(ctx, step)
+	_, err := tx.Exec(ctx, step)
 	return err
 }
 

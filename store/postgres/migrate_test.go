@@ -39,27 +39,12 @@ func migratedSchema(t *testing.T) (string, postgres.Option) {
 
 func TestMigrate_Concurrent_Succeeds(t *testing.T) {
 	t.Parallel()
-	t.Run("with advisory locks", func(t *testing.T) { migrateAtOnce(t, pool(t)) })
-	t.Run("with advisory locks that lock nothing", func(t *testing.T) {
-		migrateAtOnce(t, poolWith(t, `pg_advisory_xact_lock(bigint) returns void language sql as 'select'`))
-	})
-	t.Run("without advisory locks", func(t *testing.T) {
-		migrateAtOnce(t, poolWith(t, `pg_advisory_xact_lock(bigint) returns void language plpgsql as
-			$$ begin raise exception 'advisory locks are not supported' using errcode = '0A000'; end $$`))
-	})
-	t.Run("without functions of that kind", func(t *testing.T) {
-		migrateAtOnce(t, poolWith(t, `hashtextextended(text, bigint) returns bigint language plpgsql as
-			$$ begin raise exception 'unknown function' using errcode = '42883'; end $$`))
-	})
-}
-
-func migrateAtOnce(t *testing.T, p *pgxpool.Pool) {
 	for range 4 {
 		option := postgres.InSchema(newSchema(t))
 		var group sync.WaitGroup
 		for range 8 {
 			group.Go(func() {
-				if err := postgres.Migrate(t.Context(), p, option); err != nil {
+				if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
 					t.Error(err)
 				}
 			})

@@ -7,11 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Everything specific to plain PostgreSQL is in this file: settings of sessions and of the planner,
-// notifications, transaction snapshots, locks and row locations. All other statements use SQL that
-// other engines with PostgreSQL's protocol support: internal/cockroach parses them with the parser
-// of such an engine and checks that it has their functions. Migrations are exempt, since another
-// engine needs its own.
+// This file has what is specific to PostgreSQL's inside: settings of sessions and of the planner,
+// notifications, transaction snapshots, locks and row locations.
 
 // A plan made while tables were empty, with sequential scans, stays in use until the server
 // analyzes the tables, minutes after they have filled. So sequential scans are off (lookUp). Plans
