@@ -179,11 +179,7 @@ func (p *pages) deliveriesPage(c *call, view deliveryListView) (response, error)
 
 // resendDeliveries resends the deliveries that the user selected on a page of the list, and shows
 // that page again.
-func (p *pages) resendDeliveries(c *call) (response, error) {
-	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
-	if err != nil {
-		return response{}, err
-	}
+func (p *pages) resendDeliveries(c *call, webhook *webhooks.Webhook) (response, error) {
 	events, list, filters := c.PostForm["event"], "webhooks/"+webhook.ID+"/deliveries?", c.URL.Query()
 	if len(events) == 0 || len(events) > pageSize {
 		a, err := p.deliveriesPage(c, deliveryListView{Problem: fmt.Sprintf("Nothing was resent. Select 1 to %d deliveries.", pageSize)})
@@ -209,7 +205,7 @@ func (p *pages) resendDeliveries(c *call) (response, error) {
 		a.status, a.replace = http.StatusConflict, list+filters.Encode()
 		return a, err
 	}
-	filters.Set("done", resent(&webhook))
+	filters.Set("done", resent(webhook))
 	return goTo(list+filters.Encode(), ""), nil
 }
 

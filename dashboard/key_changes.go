@@ -8,21 +8,17 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 )
 
-func (p *pages) renameKey(c *call) (response, error) {
-	id, f := c.PathValue("id"), newForm(c.PostForm)
+func (p *pages) renameKey(c *call, key *apikeys.Key) (response, error) {
+	f := newForm(c.PostForm)
 	name := strings.TrimSpace(f.Values.Get("name"))
-	_, err := p.keys.Update(c.Context(), c.account, id, apikeys.UpdateParams{Name: &name})
+	_, err := p.keys.Update(c.Context(), c.account, key.ID, apikeys.UpdateParams{Name: &name})
 	if err := f.refuse("name", err); err != nil {
 		return response{}, err
 	}
 	if len(f.Errors) == 0 {
-		return goTo("api-keys/"+id, "renamed"), nil
+		return goTo("api-keys/"+key.ID, "renamed"), nil
 	}
-	key, err := p.keys.Get(c.Context(), c.account, id)
-	if err != nil {
-		return response{}, err
-	}
-	a := p.keyPage(&key, f)
+	a := p.keyPage(key, f)
 	a.status = http.StatusUnprocessableEntity
 	return a, nil
 }
@@ -34,12 +30,8 @@ type rotationView struct {
 	Form    form
 }
 
-func (p *pages) askRotateKey(c *call) (response, error) {
-	key, err := p.keys.Get(c.Context(), c.account, c.PathValue("id"))
-	if err != nil {
-		return response{}, err
-	}
-	return p.rotationOfKey(&key, newForm(map[string][]string{"grace": {"24h"}})), nil
+func (p *pages) askRotateKey(_ *call, key *apikeys.Key) (response, error) {
+	return p.rotationOfKey(key, newForm(map[string][]string{"grace": {"24h"}})), nil
 }
 
 func (p *pages) rotationOfKey(key *apikeys.Key, f form) response {
@@ -47,28 +39,24 @@ func (p *pages) rotationOfKey(key *apikeys.Key, f form) response {
 		data: rotationView{Key: p.viewKey(key), Form: f}}
 }
 
-func (p *pages) rotateKey(c *call) (response, error) {
-	id, f := c.PathValue("id"), newForm(c.PostForm)
+func (p *pages) rotateKey(c *call, key *apikeys.Key) (response, error) {
+	f := newForm(c.PostForm)
 	grace, ok := f.grace()
 	if !ok {
-		key, err := p.keys.Get(c.Context(), c.account, id)
-		if err != nil {
-			return response{}, err
-		}
-		a := p.rotationOfKey(&key, f)
+		a := p.rotationOfKey(key, f)
 		a.status = http.StatusUnprocessableEntity
 		return a, nil
 	}
 	version := f.Values.Get("version")
-	key, token, err := p.keys.Rotate(c.Context(), c.account, id, apikeys.RotateParams{Grace: grace, If: func(before, _ apikeys.Key) error {
+	rotated, token, err := p.keys.Rotate(c.Context(), c.account, key.ID, apikeys.RotateParams{Grace: grace, If: func(before, _ apikeys.Key) error {
 		if keyVersion(&before) != version {
 			return errChanged
 		}
 		return nil
 	}})
 	if errors.Is(err, errChanged) { // perhaps the browser sent the same form before
-		if key, err = p.keys.Get(c.Context(), c.account, id); err == nil {
-			a := p.keyMade(c, &key, apikeys.Token{}, true)
+		if rotated, err = p.keys.Get(c.Context(), c.account, key.ID); err == nil {
+			a := p.keyMade(c, &rotated, apikeys.Token{}, true)
 			a.status = http.StatusConflict
 			return a, nil
 		}
@@ -76,15 +64,11 @@ func (p *pages) rotateKey(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	return p.keyMade(c, &key, token, true), nil
+	return p.keyMade(c, &rotated, token, true), nil
 }
 
-func (p *pages) askRevokeKey(c *call) (response, error) {
-	key, err := p.keys.Get(c.Context(), c.account, c.PathValue("id"))
-	if err != nil {
-		return response{}, err
-	}
-	return response{page: "key-revoke", title: "Revoke " + key.Name, tab: "keys", data: keyPageView{Key: p.viewKey(&key)}}, nil
+func (p *pages) askRevokeKey(_ *call, key *apikeys.Key) (response, error) {
+	return response{page: "key-revoke", title: "Revoke " + key.Name, tab: "keys", data: keyPageView{Key: p.viewKey(key)}}, nil
 }
 
 func (p *pages) revokeKey(c *call) (response, error) {

@@ -12,12 +12,8 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-func (p *pages) askPauseKey(c *call) (response, error) {
-	key, err := p.keys.Get(c.Context(), c.account, c.PathValue("id"))
-	if err != nil {
-		return response{}, err
-	}
-	return response{page: "key-pause", title: "Pause " + key.Name, tab: "keys", data: keyPageView{Key: p.viewKey(&key)}}, nil
+func (p *pages) askPauseKey(_ *call, key *apikeys.Key) (response, error) {
+	return response{page: "key-pause", title: "Pause " + key.Name, tab: "keys", data: keyPageView{Key: p.viewKey(key)}}, nil
 }
 
 func (p *pages) turnKey(c *call) (response, error) {
@@ -45,18 +41,14 @@ func (p *pages) mayExtend(c *call) apikeys.Condition {
 // keepExpiry is the choice to leave the expiry of a key as it is.
 const keepExpiry = "keep"
 
-func (p *pages) editKey(c *call) (response, error) {
-	key, err := p.keys.Get(c.Context(), c.account, c.PathValue("id"))
-	if err != nil {
-		return response{}, err
-	}
+func (p *pages) editKey(_ *call, key *apikeys.Key) (response, error) {
 	var lines []string
 	labels := key.Labels.Map()
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		lines = append(lines, name+"="+labels[name])
 	}
-	f := newForm(map[string][]string{"labels": {strings.Join(lines, "\n")}, "expiry": {keepExpiry}, "version": {keyState(&key)}})
-	return p.keyEditForm(&key, f, "", http.StatusOK), nil
+	f := newForm(map[string][]string{"labels": {strings.Join(lines, "\n")}, "expiry": {keepExpiry}, "version": {keyState(key)}})
+	return p.keyEditForm(key, f, "", http.StatusOK), nil
 }
 
 func (p *pages) keyEditForm(key *apikeys.Key, f form, problem string, status int) response {
@@ -66,12 +58,8 @@ func (p *pages) keyEditForm(key *apikeys.Key, f form, problem string, status int
 	return response{status: status, page: "key-edit", title: "Edit " + key.Name, tab: "keys", data: view}
 }
 
-func (p *pages) updateKey(c *call) (response, error) {
-	id, f := c.PathValue("id"), newForm(c.PostForm)
-	key, err := p.keys.Get(c.Context(), c.account, id)
-	if err != nil {
-		return response{}, err
-	}
+func (p *pages) updateKey(c *call, key *apikeys.Key) (response, error) {
+	f := newForm(c.PostForm)
 	params := apikeys.UpdateParams{Labels: f.labels()}
 	for name := range key.Labels.Map() {
 		if _, kept := params.Labels[name]; !kept {
@@ -89,23 +77,24 @@ func (p *pages) updateKey(c *call) (response, error) {
 		}
 		return mayExtend(before, after)
 	}
+	var err error
 	if len(f.Errors) == 0 {
-		_, err = p.keys.Update(c.Context(), c.account, id, params)
+		_, err = p.keys.Update(c.Context(), c.account, key.ID, params)
 	}
 	wrong, invalid := errors.AsType[*apierr.ValidationError](err)
 	switch {
 	case errors.Is(err, errChanged):
-		f.Values.Set("version", keyState(&key))
-		return p.keyEditForm(&key, f, "This key was changed since you opened the form. Save again to replace those changes with yours.", http.StatusConflict), nil
+		f.Values.Set("version", keyState(key))
+		return p.keyEditForm(key, f, "This key was changed since you opened the form. Save again to replace those changes with yours.", http.StatusConflict), nil
 	case invalid:
 		f.Errors[keyFields[wrong.Field]] = sentence(wrong.Reason)
 	case err != nil:
 		return response{}, err
 	}
 	if len(f.Errors) > 0 {
-		return p.keyEditForm(&key, f, "", http.StatusUnprocessableEntity), nil
+		return p.keyEditForm(key, f, "", http.StatusUnprocessableEntity), nil
 	}
-	return goTo("api-keys/"+id, "saved"), nil
+	return goTo("api-keys/"+key.ID, "saved"), nil
 }
 
 // labels returns the labels in the form, one per line, and records an error of the field.

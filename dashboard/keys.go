@@ -156,13 +156,9 @@ type keyPageView struct {
 	Use  keyUseView
 }
 
-func (p *pages) showKey(c *call) (response, error) {
-	key, err := p.keys.Get(c.Context(), c.account, c.PathValue("id"))
-	if err != nil {
-		return response{}, err
-	}
+func (p *pages) showKey(_ *call, key *apikeys.Key) (response, error) {
 	f := newForm(map[string][]string{"name": {key.Name}})
-	return p.keyPage(&key, f), nil
+	return p.keyPage(key, f), nil
 }
 
 func (p *pages) keyPage(key *apikeys.Key, f form) response {

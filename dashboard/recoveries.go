@@ -24,24 +24,20 @@ var recoverable = []choice{
 	{string(webhooks.Delivered), "Delivered: your endpoint gets them a second time"},
 }
 
-func (p *pages) askRecover(c *call) (response, error) {
+func (p *pages) askRecover(c *call, webhook *webhooks.Webhook) (response, error) {
 	f := newForm(c.URL.Query()) // a link may prefill the form
 	if !f.Values.Has("state") {
 		f.Values["state"] = []string{string(webhooks.Dead), string(webhooks.Skipped), string(webhooks.Pending)}
 	}
-	return p.recoveryForm(c, f, http.StatusOK)
+	return p.recoveryForm(webhook, f, http.StatusOK), nil
 }
 
-func (p *pages) recoveryForm(c *call, f form, status int) (response, error) {
-	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
-	if err != nil {
-		return response{}, err
-	}
+func (p *pages) recoveryForm(webhook *webhooks.Webhook, f form, status int) response {
 	return response{status: status, page: "recover", title: "Resend missed events to " + webhook.URL, tab: "webhooks",
-		data: recoveryFormView{p.viewWebhook(&webhook), f, recoverable}}, nil
+		data: recoveryFormView{p.viewWebhook(webhook), f, recoverable}}
 }
 
-func (p *pages) startRecovery(c *call) (response, error) {
+func (p *pages) startRecovery(c *call, webhook *webhooks.Webhook) (response, error) {
 	f := newForm(c.PostForm)
 	var params webhooks.RecoverParams
 	params.From, params.To = f.period()
@@ -52,22 +48,21 @@ func (p *pages) startRecovery(c *call) (response, error) {
 		f.Errors["state"] = "Select at least one."
 	}
 	if len(f.Errors) > 0 {
-		return p.recoveryForm(c, f, http.StatusUnprocessableEntity)
+		return p.recoveryForm(webhook, f, http.StatusUnprocessableEntity), nil
 	}
-	id := c.PathValue("id")
-	recovery, err := p.webhooks.Recover(c.Context(), c.account, id, params)
+	recovery, err := p.webhooks.Recover(c.Context(), c.account, webhook.ID, params)
 	if rule, ok := errors.AsType[*apierr.ValidationError](err); ok {
 		f.Errors[strings.TrimSuffix(rule.Field, "s")] = sentence(rule.Reason) // the rule for "states" concerns the form field "state"
-		return p.recoveryForm(c, f, http.StatusUnprocessableEntity)
+		return p.recoveryForm(webhook, f, http.StatusUnprocessableEntity), nil
 	}
 	if errors.Is(err, webhooks.ErrRecovering) {
 		f.Errors["state"] = "Events are already being resent to this webhook. Try again when that is done."
-		return p.recoveryForm(c, f, http.StatusConflict)
+		return p.recoveryForm(webhook, f, http.StatusConflict), nil
 	}
 	if err != nil {
 		return response{}, err
 	}
-	return goTo("webhooks/"+id+"/recoveries/"+recovery.ID, ""), nil
+	return goTo("webhooks/"+webhook.ID+"/recoveries/"+recovery.ID, ""), nil
 }
 
 // A recoveryPageView is the template data for the page of a recovery.
@@ -83,11 +78,7 @@ type recoveryPageView struct {
 	Live      bool
 }
 
-func (p *pages) showRecovery(c *call) (response, error) {
-	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
-	if err != nil {
-		return response{}, err
-	}
+func (p *pages) showRecovery(c *call, webhook *webhooks.Webhook) (response, error) {
 	recovery, err := p.webhooks.Recovery(c.Context(), c.account, c.PathValue("recovery"))
 	if err == nil && recovery.WebhookID != webhook.ID {
 		err = apierr.ErrNotFound
@@ -108,13 +99,13 @@ func (p *pages) showRecovery(c *call) (response, error) {
 		}
 	}
 	view := recoveryPageView{
-		Webhook: p.viewWebhook(&webhook), ID: recovery.ID, States: strings.Join(states, ", "),
+		Webhook: p.viewWebhook(webhook), ID: recovery.ID, States: strings.Join(states, ", "),
 		From: p.when(recovery.From), To: p.when(recovery.To), Created: p.when(recovery.CreatedAt),
 		Recovered: recovery.Recovered, Done: recovery.Done, Pending: stats.Pending,
 	}
 	if view.Recovered == 0 {
 		view.Pending = 0 // no pending delivery belongs to this recovery
 	}
-	view.Live = !view.Done || view.Pending > 0 && sends(&webhook)
+	view.Live = !view.Done || view.Pending > 0 && sends(webhook)
 	return response{page: "recovery", title: "Resending events", tab: "webhooks", refresh: view.Live, data: view}, nil
 }

@@ -42,15 +42,11 @@ func (p *pages) turnWebhook(c *call) (response, error) {
 }
 
 // askTurnOffWebhook asks for confirmation, because events are skipped while a webhook is off.
-func (p *pages) askTurnOffWebhook(c *call) (response, error) {
-	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
-	if err != nil {
-		return response{}, err
-	}
+func (p *pages) askTurnOffWebhook(_ *call, webhook *webhooks.Webhook) (response, error) {
 	if !webhook.Active {
 		return goTo("webhooks/"+webhook.ID, ""), nil
 	}
-	return response{page: "webhook-off", title: "Turn off " + webhook.URL, tab: "webhooks", data: p.viewWebhook(&webhook)}, nil
+	return response{page: "webhook-off", title: "Turn off " + webhook.URL, tab: "webhooks", data: p.viewWebhook(webhook)}, nil
 }
 
 func (p *pages) releaseWebhook(c *call) (response, error) {
@@ -78,12 +74,8 @@ func (p *pages) testWebhook(c *call) (response, error) {
 	return p.webhookPage(c, &testView{EventID: test.ID, Event: p.viewBody(test.Body), Attempt: p.viewAttempt(test.ID, test.Attempt)})
 }
 
-func (p *pages) askRotateSecret(c *call) (response, error) {
-	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
-	if err != nil {
-		return response{}, err
-	}
-	return p.rotationOfSecret(&webhook, newForm(map[string][]string{"grace": {"24h"}})), nil
+func (p *pages) askRotateSecret(_ *call, webhook *webhooks.Webhook) (response, error) {
+	return p.rotationOfSecret(webhook, newForm(map[string][]string{"grace": {"24h"}})), nil
 }
 
 func (p *pages) rotationOfSecret(webhook *webhooks.Webhook, f form) response {
@@ -91,21 +83,17 @@ func (p *pages) rotationOfSecret(webhook *webhooks.Webhook, f form) response {
 		data: rotationView{Webhook: p.viewWebhook(webhook), Form: f}}
 }
 
-func (p *pages) rotateSecret(c *call) (response, error) {
+func (p *pages) rotateSecret(c *call, webhook *webhooks.Webhook) (response, error) {
 	id, f := c.PathValue("id"), newForm(c.PostForm)
-	webhook, err := p.webhooks.Get(c.Context(), c.account, id)
-	if err != nil {
-		return response{}, err
-	}
 	grace, ok := f.grace()
 	if !ok {
-		a := p.rotationOfSecret(&webhook, f)
+		a := p.rotationOfSecret(webhook, f)
 		a.status = http.StatusUnprocessableEntity
 		return a, nil
 	}
 	rotated, err := p.webhooks.RotateSecret(c.Context(), c.account, id, webhooks.RotateParams{Grace: grace, If: unchanged(f.Values.Get("version"))})
 	if errors.Is(err, errChanged) { // perhaps the browser sent the same form before
-		a := p.webhookMade(&webhook, "", true)
+		a := p.webhookMade(webhook, "", true)
 		a.status = http.StatusConflict
 		return a, nil
 	}
@@ -115,12 +103,8 @@ func (p *pages) rotateSecret(c *call) (response, error) {
 	return p.webhookMade(&rotated, rotated.Secret.Reveal(), true), nil
 }
 
-func (p *pages) askDeleteWebhook(c *call) (response, error) {
-	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
-	if err != nil {
-		return response{}, err
-	}
-	return response{page: "webhook-delete", title: "Delete " + webhook.URL, tab: "webhooks", data: webhookPageView{Webhook: p.viewWebhook(&webhook)}}, nil
+func (p *pages) askDeleteWebhook(_ *call, webhook *webhooks.Webhook) (response, error) {
+	return response{page: "webhook-delete", title: "Delete " + webhook.URL, tab: "webhooks", data: webhookPageView{Webhook: p.viewWebhook(webhook)}}, nil
 }
 
 func (p *pages) deleteWebhook(c *call) (response, error) {

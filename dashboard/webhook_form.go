@@ -83,12 +83,8 @@ func (p *pages) webhookMade(webhook *webhooks.Webhook, secret string, rotated bo
 	}
 }
 
-func (p *pages) editWebhook(c *call) (response, error) {
-	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
-	if err != nil {
-		return response{}, err
-	}
-	view := p.viewWebhook(&webhook)
+func (p *pages) editWebhook(_ *call, webhook *webhooks.Webhook) (response, error) {
+	view := p.viewWebhook(webhook)
 	f := newForm(map[string][]string{"url": {webhook.URL}, "threshold": {view.Threshold}, "resources": {webhook.Resources.String()}})
 	f.fillHeaders(webhook.Headers)
 	for _, t := range webhook.Events {
@@ -97,12 +93,8 @@ func (p *pages) editWebhook(c *call) (response, error) {
 	return p.webhookForm(webhookFormView{Form: f, Webhook: &view, Version: view.Version}, http.StatusOK), nil
 }
 
-func (p *pages) updateWebhook(c *call) (response, error) {
+func (p *pages) updateWebhook(c *call, webhook *webhooks.Webhook) (response, error) {
 	id, f := c.PathValue("id"), newForm(c.PostForm)
-	webhook, err := p.webhooks.Get(c.Context(), c.account, id)
-	if err != nil {
-		return response{}, err
-	}
 	params, err := p.readWebhook(f, webhook.Events)
 	if err != nil {
 		return response{}, err
@@ -110,7 +102,7 @@ func (p *pages) updateWebhook(c *call) (response, error) {
 	if p.unit == "" { // the form has no threshold field
 		params.Threshold = webhook.Threshold
 	}
-	shown := p.viewWebhook(&webhook)
+	shown := p.viewWebhook(webhook)
 	view := webhookFormView{Form: f, Webhook: &shown, Version: f.Values.Get("version")}
 	if len(f.Errors) > 0 {
 		return p.webhookForm(view, http.StatusUnprocessableEntity), nil

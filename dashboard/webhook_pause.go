@@ -26,21 +26,17 @@ type pauseView struct {
 	Pauses  []choice
 }
 
-func (p *pages) askPauseWebhook(c *call) (response, error) {
-	return p.pauseForm(c, newForm(map[string][]string{"for": {"1h"}}), http.StatusOK)
+func (p *pages) askPauseWebhook(_ *call, webhook *webhooks.Webhook) (response, error) {
+	return p.pauseForm(webhook, newForm(map[string][]string{"for": {"1h"}}), http.StatusOK), nil
 }
 
-func (p *pages) pauseForm(c *call, f form, status int) (response, error) {
-	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
-	if err != nil {
-		return response{}, err
-	}
+func (p *pages) pauseForm(webhook *webhooks.Webhook, f form, status int) response {
 	return response{status: status, page: "webhook-pause", title: "Pause " + webhook.URL, tab: "webhooks",
-		data: pauseView{p.viewWebhook(&webhook), f, pauses}}, nil
+		data: pauseView{p.viewWebhook(webhook), f, pauses}}
 }
 
-func (p *pages) pauseWebhook(c *call) (response, error) {
-	f, id := newForm(c.PostForm), c.PathValue("id")
+func (p *pages) pauseWebhook(c *call, webhook *webhooks.Webhook) (response, error) {
+	f := newForm(c.PostForm)
 	var until time.Time
 	switch length := f.Values.Get("for"); {
 	case length == "resume":
@@ -60,20 +56,20 @@ func (p *pages) pauseWebhook(c *call) (response, error) {
 		until = p.now().Add(d)
 	}
 	if len(f.Errors) > 0 {
-		return p.pauseForm(c, f, http.StatusUnprocessableEntity)
+		return p.pauseForm(webhook, f, http.StatusUnprocessableEntity), nil
 	}
-	_, err := p.webhooks.Update(c.Context(), c.account, id, webhooks.UpdateParams{PausedUntil: &until})
+	_, err := p.webhooks.Update(c.Context(), c.account, webhook.ID, webhooks.UpdateParams{PausedUntil: &until})
 	if rule, ok := errors.AsType[*apierr.ValidationError](err); ok {
 		f.Errors["until"] = sentence(rule.Reason)
-		return p.pauseForm(c, f, http.StatusUnprocessableEntity)
+		return p.pauseForm(webhook, f, http.StatusUnprocessableEntity), nil
 	}
 	if err != nil {
 		return response{}, err
 	}
 	if until.IsZero() {
-		return goTo("webhooks/"+id, "hook-resumed"), nil
+		return goTo("webhooks/"+webhook.ID, "hook-resumed"), nil
 	}
-	return goTo("webhooks/"+id, "hook-paused"), nil
+	return goTo("webhooks/"+webhook.ID, "hook-paused"), nil
 }
 
 // sends reports whether attempts to send events to the webhook may be made now.
