@@ -136,7 +136,7 @@ func columns(dedupKeys []driver.DedupKey) (keys []string, until []time.Time) {
 // UnseenKeys implements [driver.AlertStore].
 func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []driver.DedupKey) ([]int, error) {
 	keys, until := columns(dedupKeys)
-	return collect(ctx, s, scanInt, `
+	return collect(ctx, s, scan[int], `
 		select i.place - 1 from unnest($2::text[], $3::timestamptz[]) with ordinality as i (key, until, place)
 		where (select key from storageapi.dedup_keys where account = $1 and (key, until) between (i.key, i.until) and (i.key, i.until) limit 1) is null
 		order by 1`, account, keys, until)

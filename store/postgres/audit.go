@@ -195,7 +195,7 @@ func (s *Store) ListAuditEntries(ctx context.Context, account string, query audi
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
-		list, err := rowsOf(ctx, s.planned(conn), func(row pgx.CollectableRow) (audit.Numbered, error) { return scanAuditEntry(row) }, s.sql(all), args...)
+		list, err := rowsOf(ctx, s.planned(conn), scanAuditEntry, s.sql(all), args...)
 		if err != nil {
 			return err
 		}
@@ -219,7 +219,7 @@ func (s *Store) ListAuditEntries(ctx context.Context, account string, query audi
 
 // PendingAccounts implements [audit.Store].
 func (s *Store) PendingAccounts(ctx context.Context, after string, limit int) ([]string, error) {
-	return collect(ctx, s, scanText, pendingAccounts, after, limit)
+	return collect(ctx, s, scan[string], pendingAccounts, after, limit)
 }
 
 // PendingAuditEntries implements [audit.Store].

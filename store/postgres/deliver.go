@@ -111,13 +111,9 @@ func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog drive
 		sql, args = unreportedOf, append(args, webhookID)
 	}
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		var oldest *time.Time
-		if err := s.planned(conn).QueryRow(ctx, s.sql(sql), args...).Scan(&backlog.Pending, &oldest); err != nil {
+		err := s.planned(conn).QueryRow(ctx, s.sql(sql), args...).Scan(&backlog.Pending, (*instant)(&backlog.OldestDue))
+		if err != nil || webhookID != "" {
 			return err
-		}
-		backlog.OldestDue = loaded(oldest)
-		if webhookID != "" {
-			return nil
 		}
 		return s.planned(conn).QueryRow(ctx, s.sql(`select count(*) from storageapi.webhooks where held`)).Scan(&backlog.Held)
 	})
@@ -151,6 +147,6 @@ func (s *Store) readFeedNow(ctx context.Context) error {
 
 // Ping implements [driver.Deliveries].
 func (s *Store) Ping(ctx context.Context) error {
-	_, err := only(ctx, s, scanInt, `select max(version) from storageapi.versions`)
+	_, err := only(ctx, s, scan[int], `select max(version) from storageapi.versions`)
 	return err
 }

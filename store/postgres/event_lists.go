@@ -29,7 +29,7 @@ func (s *Store) EventByID(ctx context.Context, account, eventID string) (driver.
 		return e, err
 	}, eventByID, account, eventID)
 	if err != nil {
-		return driver.EncodedEvent{}, time.Time{}, none(err)
+		return driver.EncodedEvent{}, time.Time{}, err
 	}
 	return e, publishedAt(number), nil
 }

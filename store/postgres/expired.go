@@ -17,10 +17,12 @@ var endExpiredPending = query("end_expired")
 // deliveries, Load then returns Gone on other nodes.
 func (s *Store) endExpired(ctx context.Context, limit int) (ended int, err error) {
 	expired := driver.ExpiredAttempt(0, time.Now())
-	type row struct{ Webhook, Event int64 }
-	var gone []row
+	var gone []deliveryPair
 	err = s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		gone, err = rowsOf(ctx, s.with(conn, indexed), pgx.RowToStructByPos[row], s.sql(endExpiredPending), limit, expired.StartedAt, string(expired.Class), expired.Error)
+		gone, err = rowsOf(ctx, s.with(conn, indexed), func(row pgx.Row) (pair deliveryPair, err error) {
+			err = row.Scan(&pair.webhook, &pair.event)
+			return pair, err
+		}, s.sql(endExpiredPending), limit, expired.StartedAt, string(expired.Class), expired.Error)
 		return err
 	})
 	if err != nil {
@@ -31,8 +33,8 @@ func (s *Store) endExpired(ctx context.Context, limit int) (ended int, err error
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, r := range gone {
-		if w := o.byNo[r.Webhook]; w != nil {
-			refs = append(refs, driver.DeliveryRef{WebhookID: w.id, Number: uint64(r.Event)})
+		if w := o.byNo[r.webhook]; w != nil {
+			refs = append(refs, driver.DeliveryRef{WebhookID: w.id, Number: uint64(r.event)})
 		}
 	}
 	if o.scheduler != nil && len(refs) > 0 {

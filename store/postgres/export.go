@@ -18,7 +18,7 @@ import (
 // Accounts implements [transfer.Store]. It steps from account to account in the indexes, so its
 // cost does not depend on the size of accounts.
 func (s *Store) Accounts(ctx context.Context, after string, limit int) ([]string, error) {
-	return collect(ctx, s, scanText, listAccounts, after, limit)
+	return collect(ctx, s, scan[string], listAccounts, after, limit)
 }
 
 var listAccounts = query("list_accounts")
@@ -128,7 +128,7 @@ func (e *exporter) fill(read func() ([]exportedRow, error)) error {
 }
 
 // rows adds the rows of a statement to the page.
-func (e *exporter) rows(ctx context.Context, scan pgx.RowToFunc[exportedRow], sql string, args ...any) error {
+func (e *exporter) rows(ctx context.Context, scan func(pgx.Row) (exportedRow, error), sql string, args ...any) error {
 	return e.fill(func() ([]exportedRow, error) { return rowsOf(ctx, e.tx, scan, e.sql(sql), args...) })
 }
 
@@ -188,14 +188,14 @@ var (
 	exportRecoveries = query("export_recoveries")
 )
 
-func exportedKey(row pgx.CollectableRow) (exportedRow, error) {
+func exportedKey(row pgx.Row) (exportedRow, error) {
 	r := &transfer.Key{}
 	key, err := scanKey(row, true, (*instant)(&r.UsedAt))
 	r.Key = key
 	return exportedRow{at: place{account: r.Account, name: r.ID}, record: r}, err
 }
 
-func (s *Store) exportedWebhook(row pgx.CollectableRow) (exportedRow, error) {
+func (s *Store) exportedWebhook(row pgx.Row) (exportedRow, error) {
 	var r webhookRow
 	if err := row.Scan(r.columns()...); err != nil {
 		return exportedRow{}, err
@@ -208,7 +208,7 @@ func (s *Store) exportedWebhook(row pgx.CollectableRow) (exportedRow, error) {
 	return exportedRow{at: at, record: &transfer.Webhook{Webhook: w}}, nil
 }
 
-func exportedRequest(row pgx.CollectableRow) (exportedRow, error) {
+func exportedRequest(row pgx.Row) (exportedRow, error) {
 	r := &transfer.Request{}
 	var kind int64
 	var sum []byte
@@ -218,32 +218,32 @@ func exportedRequest(row pgx.CollectableRow) (exportedRow, error) {
 	return exportedRow{at: place{account: r.Account, name: r.IdempotencyKey, number: kind}, record: r}, err
 }
 
-func exportedAlert(row pgx.CollectableRow) (exportedRow, error) {
+func exportedAlert(row pgx.Row) (exportedRow, error) {
 	r := &transfer.Alert{}
 	err := row.Scan(&r.Account, &r.Series, &r.State, &r.Due)
 	return exportedRow{at: place{account: r.Account, name: r.Series}, record: r}, err
 }
 
-func exportedDedupKey(row pgx.CollectableRow) (exportedRow, error) {
+func exportedDedupKey(row pgx.Row) (exportedRow, error) {
 	r := &transfer.DedupKey{}
 	err := row.Scan(&r.Account, &r.Key, (*instant)(&r.Until))
 	return exportedRow{at: place{r.Account, r.Key, r.Until.UnixMilli(), r.Until}, record: r}, err
 }
 
-func exportedScan(row pgx.CollectableRow) (exportedRow, error) {
+func exportedScan(row pgx.Row) (exportedRow, error) {
 	r, at := &transfer.Scan{}, place{}
 	err := row.Scan(&at.name, &r.State)
 	return exportedRow{at: at, record: r}, err
 }
 
-func exportedRecovery(row pgx.CollectableRow) (exportedRow, error) {
+func exportedRecovery(row pgx.Row) (exportedRow, error) {
 	r, at := &transfer.Recovery{}, place{}
 	err := row.Scan(&at.number, &r.ID, &r.Account, &r.WebhookID, &r.States, (*instant)(&r.From), (*instant)(&r.To), (*instant)(&r.CreatedAt),
 		&r.Recovered, &r.Done, &r.NextEventID)
 	return exportedRow{at: at, record: r}, err
 }
 
-func exportedAuditEntry(row pgx.CollectableRow) (exportedRow, error) {
+func exportedAuditEntry(row pgx.Row) (exportedRow, error) {
 	var n audit.Numbered
 	r := &transfer.AuditEntry{}
 	err := row.Scan(append(entryFields(&n), (*instant)(&r.StoredAt))...)

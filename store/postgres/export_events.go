@@ -74,7 +74,7 @@ func (e *exporter) events(ctx context.Context) error {
 // search (by id or by delivery) finds, and events that have neither deliveries nor a known id.
 func (e *exporter) eventRows(ctx context.Context, byID bool, sql string, args ...any) error {
 	return e.fill(func() (list []exportedRow, err error) {
-		numbers, err := rowsOf(ctx, e.tx, pgx.RowTo[int64], e.sql(sql), args...)
+		numbers, err := rowsOf(ctx, e.tx, scan[int64], e.sql(sql), args...)
 		if err != nil || len(numbers) == 0 {
 			return nil, err
 		}
@@ -111,7 +111,7 @@ type exportedDelivery struct {
 func (e *exporter) load(ctx context.Context, numbers []int64) ([]*exportedEvent, error) {
 	byNumber := make(map[int64]*exportedEvent, len(numbers))
 	var accounts []string
-	events, err := rowsOf(ctx, e.tx, func(row pgx.CollectableRow) (*exportedEvent, error) {
+	events, err := rowsOf(ctx, e.tx, func(row pgx.Row) (*exportedEvent, error) {
 		event := &exportedEvent{deliveries: make(map[int64]*exportedDelivery)}
 		var known bool
 		err := row.Scan(&event.number, &event.Account, &event.ID, &event.Type, (*instant)(&event.Timestamp), &event.Matched, &known, &event.Body, &event.TraceContext, &event.Resource)

@@ -25,7 +25,7 @@ type historyRow struct {
 	due                     *time.Time // nil unless the delivery is pending
 	number, status          *int
 	state                   *int16
-	startedAt               *time.Time
+	startedAt               instant
 	took                    *int64
 	class, reason, response *string
 }
@@ -65,7 +65,7 @@ func (h *history) add(r *historyRow) {
 // attempt returns the attempt of a row that has one.
 func (r *historyRow) attempt() driver.Attempt {
 	return driver.Attempt{
-		Number: *r.number, StartedAt: loaded(r.startedAt), Duration: time.Duration(*r.took) * time.Microsecond, Status: *r.status,
+		Number: *r.number, StartedAt: time.Time(r.startedAt), Duration: time.Duration(*r.took) * time.Microsecond, Status: *r.status,
 		Class: driver.ErrorClass(*r.class), Error: *r.reason, Response: *r.response,
 	}
 }

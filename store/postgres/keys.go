@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
@@ -76,14 +75,6 @@ func scanKey(row pgx.Row, uses bool, more ...any) (key driver.Key, err error) {
 
 func scanUsedKey(row pgx.Row) (driver.Key, error) { return scanKey(row, true) }
 func scanBareKey(row pgx.Row) (driver.Key, error) { return scanKey(row, false) }
-
-// found converts pgx.ErrNoRows to ErrNotFound.
-func found(key driver.Key, err error) (driver.Key, error) {
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = apierr.ErrNotFound
-	}
-	return key, err
-}
 
 // packed returns the packed fields of a record, followed by the packed fields that this version
 // does not know. It never returns nil, which would be null.
@@ -178,7 +169,7 @@ func taken(err error) error {
 
 // KeyByID implements [driver.KeyStore].
 func (s *Store) KeyByID(ctx context.Context, account, id string) (driver.Key, error) {
-	return found(only(ctx, s, scanUsedKey, keyByID, account, id))
+	return only(ctx, s, scanUsedKey, keyByID, account, id)
 }
 
 // ListKeys implements [driver.KeyStore].
@@ -189,12 +180,7 @@ func (s *Store) ListKeys(ctx context.Context, account string, page driver.ListQu
 
 // ExpiringKeys implements [driver.KeyStore].
 func (s *Store) ExpiringKeys(ctx context.Context, query driver.ExpiryQuery) (keys []driver.Key, err error) {
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		keys, err = rowsOf(ctx, s.with(conn, indexed, inOrder), func(row pgx.CollectableRow) (driver.Key, error) { return scanUsedKey(row) },
-			s.sql(expiringKeys), utc(query.After.At), query.After.Account, query.After.ID, utc(query.Before), query.Limit)
-		return err
-	})
-	return keys, err
+	return collectInOrder(ctx, s, scanUsedKey, expiringKeys, utc(query.After.At), query.After.Account, query.After.ID, utc(query.Before), query.Limit)
 }
 
 const expiringKeys = `select ` + keyColumns + keyUses + `
@@ -207,9 +193,9 @@ const expiringKeys = `select ` + keyColumns + keyUses + `
 func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*driver.Key, *audit.Entry) error) (changed driver.Key, err error) {
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var newer packedColumn
-		old, err := found(scanKey(tx.QueryRow(ctx, s.sql(lockPackedKey), account, id), true, &newer))
+		old, err := scanKey(tx.QueryRow(ctx, s.sql(lockPackedKey), account, id), true, &newer)
 		if err != nil {
-			return err
+			return none(err)
 		}
 		unknown := fields.Unknown(nil, string(newer), new(listed.Key))
 		key := old
@@ -244,17 +230,12 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 	return changed, nil
 }
 
-// lockKey returns a key and locks it until the transaction ends.
-func (s *Store) lockKey(ctx context.Context, tx pgx.Tx, account, id string) (driver.Key, error) {
-	return found(scanUsedKey(tx.QueryRow(ctx, s.sql(keyByID+` for update`), account, id)))
-}
-
 // DeleteKey implements [driver.KeyStore].
 func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(driver.Key) error, entry audit.Entry) error {
 	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		key, err := s.lockKey(ctx, tx, account, id)
+		key, err := scanUsedKey(tx.QueryRow(ctx, s.sql(keyByID+` for update`), account, id))
 		if err != nil {
-			return err
+			return none(err)
 		}
 		if check != nil {
 			if err := check(key); err != nil {

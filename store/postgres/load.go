@@ -212,7 +212,7 @@ func (l *loader) checkPayloads(ctx context.Context) {
 	if !slices.ContainsFunc(l.list, lost) {
 		return
 	}
-	version, err := only(ctx, l.Store, scanInt, `select max(version) from storageapi.versions`)
+	version, err := only(ctx, l.Store, scan[int], `select max(version) from storageapi.versions`)
 	if err == nil && version <= len(l.options.migrations) {
 		return
 	}

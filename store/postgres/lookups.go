@@ -66,7 +66,7 @@ func (s *Store) KeyByHash(ctx context.Context, hash driver.Hash) (driver.Key, er
 }
 
 func (s *Store) lookUpAlone(ctx context.Context, hash driver.Hash) (driver.Key, error) {
-	return found(only(ctx, s, scanBareKey, keyByHash, hash.Sum[:]))
+	return only(ctx, s, scanBareKey, keyByHash, hash.Sum[:])
 }
 
 // lookUpAll looks up a batch of keys in one statement. It takes the batch only once it has a
@@ -76,7 +76,7 @@ func (s *Store) lookUpAll(take func() []*lookup) {
 	keys := make(map[driver.Hash]driver.Key)
 	err := s.read(context.Background(), func(ctx context.Context, conn *pgxpool.Conn) error {
 		hashes := column(wanted(), func(l *lookup) []byte { return l.hash.Sum[:] })
-		_, err := rowsOf(ctx, s.planned(conn), func(row pgx.CollectableRow) (hash hashColumn, err error) {
+		_, err := rowsOf(ctx, s.planned(conn), func(row pgx.Row) (hash hashColumn, err error) {
 			key, err := scanKey(row, false, &hash)
 			keys[driver.Hash(hash)] = key
 			return hash, err

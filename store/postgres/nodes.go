@@ -116,7 +116,7 @@ func (s nodeStore) Remove(ctx context.Context, term int64, beat *int64) error {
 func (s nodeStore) change(ctx context.Context, sql string, args ...any) (list []int16, err error) {
 	err = s.step(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		s.settling.Lock()
-		list, err = rowsOf(ctx, s.with(conn, lookUp, lockSoon), pgx.RowTo[int16], s.sql(sql), args...)
+		list, err = rowsOf(ctx, s.with(conn, lookUp, lockSoon), scan[int16], s.sql(sql), args...)
 		s.settling.Unlock()
 		if len(list) > 0 {
 			s.notifyOwners(ctx, conn)

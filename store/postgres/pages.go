@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/store/postgres/internal/pause"
 	"github.com/storageapi/storageapi/store/postgres/internal/shards"
@@ -190,12 +189,10 @@ func (s *Store) loadPage(ctx context.Context, page []*shardLoad) (rows []pageRow
 		column(page, func(l load) int64 { return l.webhook }),
 		page[0].limit / len(page),
 	}
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err = rowsOf(ctx, s.with(conn, indexed, inOrder), func(row pgx.CollectableRow) (r pageRow, err error) {
-			return r, row.Scan(&r.shard, &r.webhook, &r.event, &r.recovered, &r.due, &r.attempts, &r.before)
-		}, s.sql(pendingPage), places...)
-		return err
-	})
+	rows, err = collectInOrder(ctx, s, func(row pgx.Row) (r pageRow, err error) {
+		err = row.Scan(&r.shard, &r.webhook, &r.event, &r.recovered, &r.due, &r.attempts, &r.before)
+		return r, err
+	}, pendingPage, places...)
 	if err != nil {
 		return nil, err
 	}

@@ -237,8 +237,9 @@ func (s *Store) dropParts(ctx context.Context) error {
 	return nil
 }
 
-func scanPastPart(row pgx.CollectableRow) (p pastPart, err error) {
-	return p, row.Scan(&p.kind, &p.name, &p.state, &p.overdue)
+func scanPastPart(row pgx.Row) (p pastPart, err error) {
+	err = row.Scan(&p.kind, &p.name, &p.state, &p.overdue)
+	return p, err
 }
 
 // dropPart detaches and drops a part, continuing from its current state.

@@ -12,10 +12,7 @@ import (
 
 // Now implements [driver.WebhookStore] with the database's clock.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
-	now, err := only(ctx, s, func(row pgx.Row) (now time.Time, err error) {
-		err = row.Scan(&now)
-		return now, err
-	}, `select clock_timestamp()`)
+	now, err := only(ctx, s, scan[time.Time], `select clock_timestamp()`)
 	if err == nil {
 		s.clock.show(now)
 	}

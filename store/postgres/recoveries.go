@@ -59,12 +59,11 @@ func (s *Store) CreateRecovery(ctx context.Context, r driver.Recovery, entry aud
 
 // RecoveryByID implements [driver.WebhookStore].
 func (s *Store) RecoveryByID(ctx context.Context, account, id string) (driver.Recovery, error) {
-	r, err := only(ctx, s, func(row pgx.Row) (r driver.Recovery, err error) {
+	return only(ctx, s, func(row pgx.Row) (r driver.Recovery, err error) {
 		err = row.Scan(&r.ID, &r.Account, &r.WebhookID, &r.States, (*instant)(&r.From), (*instant)(&r.To), (*instant)(&r.CreatedAt), &r.Recovered, &r.Done)
 		return r, err
 	}, `select id, account, webhook_id, states, from_at, to_at, created_at, recovered, done
 		from storageapi.recoveries where account = $1 and id = $2`, account, id)
-	return r, none(err)
 }
 
 // AdvanceRecovery implements [driver.WebhookStore]. Calls are serialized.
@@ -114,14 +113,14 @@ func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) 
 	if errors.Is(err, pgx.ErrNoRows) { // the webhook was deleted
 		err = nil
 	} else if err == nil {
-		events, err = rowsOf(ctx, tx, pgx.RowTo[int64], s.sql(`
+		events, err = rowsOf(ctx, tx, scan[int64], s.sql(`
 			select event from storageapi.attempt_log where webhook = $1 and event < $3
 				and event >= greatest($2, (select event from storageapi.marks where name = 'attempts')) group by event order by event limit $4`),
 			r.webhook, max(r.next, numberAfter(r.from)), numberAfter(r.to), limit)
 	}
 	allowed := events
 	if len(events) > 0 && len(resources) > 0 {
-		allowed, err = rowsOf(ctx, tx, pgx.RowTo[int64], s.sql(`
+		allowed, err = rowsOf(ctx, tx, scan[int64], s.sql(`
 			select event from storageapi.event_log where event = any($1::bigint[]) and resource = any($2::text[])`), events, resources)
 	}
 	if err != nil {
@@ -139,7 +138,7 @@ func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) 
 			return 0, err
 		}
 		if slices.Contains(r.states, string(driver.Pending)) {
-			due, err := rowsOf(ctx, tx, pgx.RowTo[int64], s.sql(`
+			due, err := rowsOf(ctx, tx, scan[int64], s.sql(`
 				update storageapi.pending set due = `+confirmedNow+` where webhook = $1 and event = any($2::bigint[]) and due > `+confirmedNow+`
 				returning event`), r.webhook, allowed)
 			if err != nil {

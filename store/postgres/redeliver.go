@@ -27,7 +27,7 @@ const redeliverable = `
 // requeue makes settled deliveries pending again, and returns their events. The caller must record
 // the change.
 func (s *Store) requeue(ctx context.Context, tx pgx.Tx, account string, no int64, events []int64, states []int16, recovered bool) ([]int64, error) {
-	pending, err := rowsOf(ctx, tx, pgx.RowTo[int64], s.sql(requeue), no, shardOf(account), events, states, recovered)
+	pending, err := rowsOf(ctx, tx, scan[int64], s.sql(requeue), no, shardOf(account), events, states, recovered)
 	if err != nil || len(pending) == 0 {
 		return nil, err
 	}

@@ -102,7 +102,7 @@ func (s *Store) resealFrom(ctx context.Context, tx pgx.Tx, from int64) (next int
 		return 0, err == nil, err
 	}
 	batch := &pgx.Batch{}
-	seen, err := rowsOf(ctx, tx, func(row pgx.CollectableRow) (no int64, err error) {
+	seen, err := rowsOf(ctx, tx, func(row pgx.Row) (no int64, err error) {
 		var id string
 		var secret, previous, headers []byte
 		if err := row.Scan(&no, &id, &secret, &previous, &headers); err != nil {

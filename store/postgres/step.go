@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/auth"
 )
 
@@ -24,8 +25,6 @@ const (
 	duplicateSchema      = "42P06"
 	duplicateTable       = "42P07"
 	undefinedSchema      = "3F000"
-	undefinedFunction    = "42883"
-	notSupported         = "0A000"
 	lockNotAvailable     = "55P03"
 	undefinedTable       = "42P01"
 	queryCanceled        = "57014" // mostly by statement_timeout
@@ -179,32 +178,41 @@ func again(err error, tries int) bool {
 	}
 }
 
-// collect returns the rows of one statement.
+// collect returns the rows of one short statement.
 func collect[T any](ctx context.Context, s *Store, scan func(pgx.Row) (T, error), sql string, args ...any) (list []T, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		list, err = rowsOf(ctx, s.planned(conn), func(row pgx.CollectableRow) (T, error) { return scan(row) }, s.sql(sql), args...)
+		list, err = rowsOf(ctx, s.planned(conn), scan, s.sql(sql), args...)
+		return err
+	})
+	return list, err
+}
+
+// collectInOrder is like collect, for a statement that reads through the index that has its order.
+func collectInOrder[T any](ctx context.Context, s *Store, scan func(pgx.Row) (T, error), sql string, args ...any) (list []T, err error) {
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		list, err = rowsOf(ctx, s.with(conn, indexed, inOrder), scan, s.sql(sql), args...)
 		return err
 	})
 	return list, err
 }
 
 // rowsOf returns the rows of a statement on db.
-func rowsOf[T any](ctx context.Context, db querier, scan pgx.RowToFunc[T], sql string, args ...any) (list []T, err error) {
+func rowsOf[T any](ctx context.Context, db querier, scan func(pgx.Row) (T, error), sql string, args ...any) (list []T, err error) {
 	rows, err := db.Query(ctx, sql, args...)
 	if err == nil {
-		list, err = pgx.CollectRows(rows, scan)
+		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (T, error) { return scan(row) })
 	}
 	return list, err
 }
 
-// only returns the single row of a statement, or pgx.ErrNoRows.
+// only returns the single row of a statement, or ErrNotFound.
 func only[T any](ctx context.Context, s *Store, scan func(pgx.Row) (T, error), sql string, args ...any) (row T, err error) {
 	list, err := collect(ctx, s, scan, sql, args...)
 	if err != nil {
 		return row, err
 	}
 	if len(list) == 0 {
-		return row, pgx.ErrNoRows
+		return row, apierr.ErrNotFound
 	}
 	return list[0], nil
 }
@@ -218,9 +226,11 @@ func column[T, C any](list []T, of func(T) C) []C {
 	return out
 }
 
-// scanText reads a text, and scanInt a number.
-func scanText(row pgx.Row) (text string, err error) { err = row.Scan(&text); return text, err }
-func scanInt(row pgx.Row) (n int, err error)        { err = row.Scan(&n); return n, err }
+// scan reads the only column of a row.
+func scan[T any](row pgx.Row) (value T, err error) {
+	err = row.Scan(&value)
+	return value, err
+}
 
 // transact runs a step of several statements in a transaction. An error from the step rolls it
 // back.
@@ -267,12 +277,4 @@ func (t *instant) ScanTimestamptz(v pgtype.Timestamptz) error {
 		*t = instant(utc(v.Time))
 	}
 	return nil
-}
-
-// loaded returns a stored time; null becomes the zero time.
-func loaded(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return utc(*t)
 }

@@ -144,8 +144,7 @@ const selectWebhooks = `select ` + webhookColumns + ` from storageapi.webhooks w
 
 // WebhookByID implements [driver.WebhookStore].
 func (s *Store) WebhookByID(ctx context.Context, account, id string) (driver.Webhook, error) {
-	w, err := only(ctx, s, s.scanWebhook, selectWebhooks+`where w.account = $1 and w.id = $2`, account, id)
-	return w, none(err)
+	return only(ctx, s, s.scanWebhook, selectWebhooks+`where w.account = $1 and w.id = $2`, account, id)
 }
 
 // ListWebhooks implements [driver.WebhookStore].
