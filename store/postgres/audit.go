@@ -14,49 +14,47 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/internal/fields"
+	"github.com/storageapi/storageapi/internal/listed"
 )
 
 // An entryRow is an element of the JSON list in which statements receive audit entries.
 type entryRow struct {
-	Account       string    `json:"account"`
-	ID            string    `json:"id"`
-	Pending       bool      `json:"pending"`
-	At            time.Time `json:"at"`
-	Action        string    `json:"action"`
-	TargetKind    string    `json:"target_kind"`
-	TargetID      string    `json:"target_id"`
-	TargetName    string    `json:"target_name"`
-	TargetHint    string    `json:"target_hint"`
-	ActorKind     string    `json:"actor_kind"`
-	ActorID       string    `json:"actor_id"`
-	ActorName     string    `json:"actor_name"`
-	ActorHint     string    `json:"actor_hint"`
-	Changed       []string  `json:"changed"`
-	Turned        string    `json:"turned"`
-	RequestID     string    `json:"request_id"`
-	ClientAddress string    `json:"client_address"`
-	Object        string    `json:"object"`
-	Reason        string    `json:"reason"`
-	Since         time.Time `json:"since,omitzero"`
-	Until         time.Time `json:"until,omitzero"`
-	Routine       bool      `json:"routine"`
-	StoredAt      time.Time `json:"stored_at,omitzero"` // zero means now
+	Account    string    `json:"account"`
+	ID         string    `json:"id"`
+	Pending    bool      `json:"pending"`
+	At         time.Time `json:"at"`
+	Action     string    `json:"action"`
+	TargetKind string    `json:"target_kind"`
+	TargetID   string    `json:"target_id"`
+	Fields     []byte    `json:"fields"` // packed
+	Routine    bool      `json:"routine"`
+	StoredAt   time.Time `json:"stored_at,omitzero"` // zero means now
 
-	Place int `json:"place"` // 1 + the index of the entry's health change; 0 means none
+	Reason string    `json:"reason"`
+	Until  time.Time `json:"until,omitzero"`
+	Place  int       `json:"place"` // 1 + the index of the entry's health change; 0 means none
 }
 
 func rowOfAuditEntry(n *audit.Entry) entryRow {
 	return entryRow{
-		Account: n.Account, ID: n.ID, Pending: n.Pending, At: utc(n.At), Action: string(n.Action),
-		TargetKind: string(n.Target.Kind), TargetID: n.Target.ID, TargetName: n.Target.Name, TargetHint: n.Target.Hint,
-		ActorKind: string(n.Actor.Kind), ActorID: n.Actor.ID, ActorName: n.Actor.Name, ActorHint: n.Actor.Hint,
-		Changed: texts(n.Changed), Turned: n.Turned, RequestID: n.RequestID, ClientAddress: n.ClientAddress,
-		Object: n.Object, Reason: n.Reason, Since: utc(n.Since), Until: utc(n.Until),
-		Routine: n.Routine(),
+		Account: n.Account, ID: n.ID, Pending: n.Pending, At: utc(n.At), Action: string(n.Action), TargetKind: string(n.Target.Kind), TargetID: n.Target.ID,
+		Fields: packed((*listed.AuditEntry)(n), nil), Routine: n.Routine(), Reason: n.Reason, Until: utc(n.Until),
 	}
 }
 
-const entryColumns = `account, id, pending, at, action, target_kind, target_id, target_name, target_hint, actor_kind, actor_id, actor_name, actor_hint, changed, turned, request_id, client_address, object, reason, since, until`
+const entryColumns = `account, id, pending, at, action, target_kind, target_id, fields`
+
+// A packedEntry scans the packed fields of an audit entry.
+type packedEntry audit.Entry
+
+func (n *packedEntry) ScanBytes(packed []byte) error {
+	walk := fields.Unpacker(string(packed))
+	for walk.More() {
+		(*listed.AuditEntry)(n).Fields(&walk)
+	}
+	return walk.Err()
+}
 
 var (
 	addAuditEntries  = query("add_audit_entries")
@@ -161,11 +159,7 @@ const entriesLookedAt = 10_000
 // entryFields are the scan targets of number and entryColumns.
 func entryFields(n *audit.Numbered) []any {
 	m := &n.Entry
-	return []any{
-		&n.Number, &m.Account, &m.ID, &m.Pending, (*instant)(&m.At), &m.Action,
-		&m.Target.Kind, &m.Target.ID, &m.Target.Name, &m.Target.Hint, &m.Actor.Kind, &m.Actor.ID, &m.Actor.Name, &m.Actor.Hint,
-		&m.Changed, &m.Turned, &m.RequestID, &m.ClientAddress, &m.Object, &m.Reason, (*instant)(&m.Since), (*instant)(&m.Until),
-	}
+	return []any{&n.Number, &m.Account, &m.ID, &m.Pending, (*instant)(&m.At), &m.Action, &m.Target.Kind, &m.Target.ID, (*packedEntry)(m)}
 }
 
 func scanAuditEntry(row pgx.Row) (n audit.Numbered, err error) {

@@ -63,8 +63,7 @@ create table storageapi.erasures (
 	open    text[] -- the virtual transactions; null: not noted yet
 );
 
--- Webhooks. The version counts the changes that readers see, from 1 on: not when the next requested
--- probe may be made, nor when the last one was (probe_at, probed_at).
+-- Webhooks. The version counts the changes, from 1 on.
 create table storageapi.webhooks (
 	no                         bigint generated always as identity primary key,
 	account                    text collate "C" not null,
@@ -81,8 +80,6 @@ create table storageapi.webhooks (
 	failing_event              text collate "C" not null default '', -- the first that failed since then
 	failed_again               boolean not null default false,       -- another event has failed, too
 	warned_at                  timestamptz,
-	probe_at                   timestamptz,
-	probed_at                  timestamptz,
 	secret                     bytea not null,
 	created_at                 timestamptz not null,
 	previous_secret            bytea,
@@ -92,7 +89,6 @@ create table storageapi.webhooks (
 	version                    bigint not null default 1
 ) with (fillfactor = 70);
 create unique index webhooks_account on storageapi.webhooks (account, id);
-create index webhooks_probe on storageapi.webhooks (probe_at) where probe_at is not null;
 create index webhooks_failing on storageapi.webhooks (id) where failed_again and active;
 create index webhooks_held on storageapi.webhooks (id) where held;
 create index webhooks_off on storageapi.webhooks (id) where not active;
@@ -331,20 +327,7 @@ create table storageapi.audit (
 	action         text not null,
 	target_kind    text not null,
 	target_id      text collate "C" not null,
-	target_name    text not null,
-	target_hint    text not null,
-	actor_kind     text not null,
-	actor_id       text not null,
-	actor_name     text not null,
-	actor_hint     text not null,
-	changed        text[] not null,
-	turned         text not null,
-	request_id     text not null,
-	client_address text not null,
-	object         text not null,
-	reason         text not null,
-	since          timestamptz,
-	until          timestamptz,
+	fields         bytea not null default '', -- packed, without those that have a column
 	routine        boolean not null default false, -- of these an account has the latest only
 	primary key (account, id)
 );

@@ -3,16 +3,10 @@
 -- or never.
 -- $1 the list, as JSON; $2 an action of keys, empty: none.
 with added as (
-	insert into storageapi.audit (account, id, pending, at, action, target_kind, target_id, target_name, target_hint,
-		actor_kind, actor_id, actor_name, actor_hint, changed, turned,
-		request_id, client_address, object, reason, since, until, routine, stored_at)
-	select account, id, pending, at, action, target_kind, target_id, target_name, target_hint,
-		actor_kind, actor_id, actor_name, actor_hint, changed, turned,
-		request_id, client_address, object, reason, since, until, routine, coalesce(stored_at, clock_timestamp())
+	insert into storageapi.audit (account, id, pending, at, action, target_kind, target_id, fields, routine, stored_at)
+	select account, id, pending, at, action, target_kind, target_id, decode(fields, 'base64'), routine, coalesce(stored_at, clock_timestamp())
 	from jsonb_to_recordset($1::text::jsonb) as n (account text, id text, pending boolean, at timestamptz, action text,
-		target_kind text, target_id text, target_name text, target_hint text,
-		actor_kind text, actor_id text, actor_name text, actor_hint text, changed text[], turned text, request_id text, client_address text,
-		object text, reason text, since timestamptz, until timestamptz, routine boolean, stored_at timestamptz)
+		target_kind text, target_id text, fields text, routine boolean, stored_at timestamptz, reason text, until timestamptz)
 	where n.action <> $2::text or (
 		select true from storageapi.keys where account = n.account and id = n.target_id and next is null and (
 			expires_at = n.until and n.reason <> 'lifetime' or n.reason = 'lifetime' and (expires_at is null or expires_at > n.until)) limit 1)

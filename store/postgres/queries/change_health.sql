@@ -27,16 +27,10 @@ with input as materialized (
 	insert into storageapi.changes (kind, shards, webhooks, events)
 	select $15::smallint, array_agg(shard), array_agg(no), array_agg(0) from current having count(*) > 0
 ), noticed as (
-	insert into storageapi.audit (account, id, pending, at, action, target_kind, target_id, target_name, target_hint,
-		actor_kind, actor_id, actor_name, actor_hint, changed, turned,
-		request_id, client_address, object, reason, since, until)
-	select n.account, n.id, n.pending, n.at, n.action, n.target_kind, n.target_id, n.target_name, n.target_hint,
-		n.actor_kind, n.actor_id, n.actor_name, n.actor_hint, n.changed, n.turned,
-		n.request_id, n.client_address, n.object, n.reason, n.since, n.until
+	insert into storageapi.audit (account, id, pending, at, action, target_kind, target_id, fields)
+	select n.account, n.id, n.pending, n.at, n.action, n.target_kind, n.target_id, decode(n.fields, 'base64')
 	from current c join jsonb_to_recordset($14::text::jsonb) as n (account text, id text, pending boolean, at timestamptz,
-			action text, target_kind text, target_id text, target_name text, target_hint text,
-			actor_kind text, actor_id text, actor_name text, actor_hint text, changed text[], turned text, request_id text,
-			client_address text, object text, reason text, since timestamptz, until timestamptz, place integer)
+			action text, target_kind text, target_id text, fields text, place integer)
 		on n.place = c.place
 	order by n.place
 	on conflict (account, id) do nothing
