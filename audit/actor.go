@@ -24,12 +24,6 @@ func (a Actor) String() string {
 	return string(a.Kind) + ":" + a.ID
 }
 
-// ParseActor is the inverse of [Actor.String]. Stores use it if they keep actors as text.
-func ParseActor(text string) Actor {
-	kind, id, _ := strings.Cut(text, ":")
-	return Actor{Kind: ActorKind(kind), ID: id}
-}
-
 // An ActorKind is a kind of [Actor].
 type ActorKind string
 
