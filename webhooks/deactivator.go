@@ -110,7 +110,7 @@ func (d *deactivator) evaluate(ctx context.Context, read *Webhook, now, sure tim
 	switch {
 	case errors.Is(err, errOther), errors.Is(err, apierr.ErrNotFound):
 		return nil
-	case err != nil && !d.happened(ctx, read, warns, now, &changed):
+	case err != nil:
 		return err
 	}
 	message := "storageapi: webhook disabled: all its attempts have failed for too long"
@@ -120,14 +120,4 @@ func (d *deactivator) evaluate(ctx context.Context, read *Webhook, now, sure tim
 	d.reporter.logWebhook(message, &changed)
 	d.reporter.Changed(&stored)
 	return nil
-}
-
-// happened reports whether the change was stored even though the store returned an error. It reads
-// the webhook's current state into changed.
-func (d *deactivator) happened(ctx context.Context, read *Webhook, warns bool, now time.Time, changed *Webhook) bool {
-	var err error
-	if *changed, err = d.store.WebhookByID(ctx, read.Account, read.ID); err != nil {
-		return false
-	}
-	return warns && changed.WarnedAt.Equal(now) || !warns && changed.OffReason == OffFailing
 }
