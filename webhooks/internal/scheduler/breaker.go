@@ -90,7 +90,7 @@ func (w *webhook) closeBreaker(now time.Time, most int) {
 func (s *Scheduler) Trust(webhookID string) {
 	s.lock()
 	defer s.mu.Unlock()
-	w := s.webhooks.all[webhookID]
+	w := s.webhooks[webhookID]
 	if w == nil {
 		return
 	}

@@ -95,7 +95,7 @@ func (s *Scheduler) add(p *Pending) {
 // store is then about to add it.
 func (s *Scheduler) Nudge(webhookID string, number uint64) {
 	s.report(nil, func() {
-		w := s.webhooks.all[webhookID]
+		w := s.webhooks[webhookID]
 		if w == nil {
 			return
 		}
@@ -113,7 +113,7 @@ func (s *Scheduler) Nudge(webhookID string, number uint64) {
 // Update sets a webhook's record, unless the scheduler already has a later version.
 func (s *Scheduler) Update(r Webhook) {
 	s.report(nil, func() {
-		if w := s.webhooks.all[r.ID]; w != nil {
+		if w := s.webhooks[r.ID]; w != nil {
 			s.learn(w, &r)
 		}
 	})
@@ -123,7 +123,7 @@ func (s *Scheduler) Update(r Webhook) {
 // it does nothing, because the next attempt of that delivery is the probe.
 func (s *Scheduler) Probe(webhookID string) {
 	s.report(nil, func() {
-		if w := s.webhooks.all[webhookID]; w != nil && w.nudged {
+		if w := s.webhooks[webhookID]; w != nil && w.nudged {
 			w.nudged = false
 		} else {
 			s.request(webhookID)
@@ -137,7 +137,7 @@ func (s *Scheduler) Forget(webhookID, account string, group int32) {
 	s.report(nil, func() {
 		switch {
 		case webhookID != "":
-			if w := s.webhooks.all[webhookID]; w != nil {
+			if w := s.webhooks[webhookID]; w != nil {
 				s.drop(w)
 			}
 		case account != "":
@@ -150,7 +150,7 @@ func (s *Scheduler) Forget(webhookID, account string, group int32) {
 }
 
 func (s *Scheduler) dropAll(matches func(*webhook) bool) {
-	for _, w := range s.webhooks.all {
+	for _, w := range s.webhooks {
 		if matches(w) {
 			s.drop(w)
 		}
@@ -164,7 +164,7 @@ func (s *Scheduler) Ended(webhookID string, numbers []uint64) {
 		ended[n] = true
 	}
 	s.report(nil, func() {
-		if w := s.webhooks.all[webhookID]; w != nil {
+		if w := s.webhooks[webhookID]; w != nil {
 			s.remove(w, func(it item) bool { return ended[it.number] })
 			s.noteIdle(w)
 		}
@@ -181,7 +181,7 @@ func (s *Scheduler) Pause(groups []int32) {
 			}
 			s.paused[g] = true
 		}
-		for _, w := range s.webhooks.all {
+		for _, w := range s.webhooks {
 			if s.paused[w.group] && !w.paused {
 				w.paused = true
 				s.arrange(w)
@@ -195,7 +195,7 @@ func (s *Scheduler) UnderWay() map[int32]int {
 	s.lock()
 	defer s.mu.Unlock()
 	n := make(map[int32]int)
-	for _, w := range s.webhooks.all {
+	for _, w := range s.webhooks {
 		if len(w.slots) > 0 {
 			n[w.group] += len(w.slots)
 		}
@@ -214,7 +214,7 @@ func (s *Scheduler) Trouble(err error) {
 func (s *Scheduler) Clear(err error) {
 	s.report(nil, func() {
 		s.trouble, s.paused = err, nil
-		for _, w := range s.webhooks.all {
+		for _, w := range s.webhooks {
 			s.remove(w, func(item) bool { return true })
 			w.paused = false
 			s.noteIdle(w)

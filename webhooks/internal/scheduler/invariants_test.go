@@ -33,10 +33,10 @@ func (s *Scheduler) check(t *testing.T, ripe int64) {
 	queued := make(map[*line]int)
 	turns := make(map[*account]int)
 	parkedOf := make(map[*account]int)
-	webhooks := make([]*webhook, 0, len(s.webhooks.all)+len(s.dropped))
-	for id, w := range s.webhooks.all {
-		if w.id != id || w.dropped || s.accounts.all[w.account.id] != w.account {
-			t.Fatalf("the roster's entry for %s is another webhook", id)
+	webhooks := make([]*webhook, 0, len(s.webhooks)+len(s.dropped))
+	for id, w := range s.webhooks {
+		if w.id != id || w.dropped || s.accounts[w.account.id] != w.account {
+			t.Fatalf("the entry for %s is another webhook", id)
 		}
 		webhooks = append(webhooks, w)
 	}
@@ -94,7 +94,7 @@ func (s *Scheduler) check(t *testing.T, ripe int64) {
 		t.Fatalf("want %d waiting, %d unrecorded, %d later; got %d, %d and %d", waiting, unrecorded, later, s.waiting, s.unrecorded, len(s.later.Heap))
 	}
 	crowded := 0
-	for _, a := range s.accounts.all {
+	for _, a := range s.accounts {
 		of := accounts[a]
 		got := counts{a.webhooks, a.slow, a.inFlight, a.restricted, of.Failing, a.requested, of.Unproven}
 		if of != got {
@@ -110,8 +110,8 @@ func (s *Scheduler) check(t *testing.T, ripe int64) {
 			t.Fatalf("account %s: %d webhooks parked, %d with a turn, %d slots to spare", a.id, parkedOf[a], turns[a], a.spare())
 		}
 	}
-	if crowded != s.crowdedAccounts || len(accounts) != len(s.accounts.all) || s.inFlight > s.slots || s.requested > s.requestSlots() {
-		t.Fatalf("want %d of %d accounts full, got %d of %d; %d of %d slots, %d requested", crowded, len(accounts), s.crowdedAccounts, len(s.accounts.all), s.inFlight, s.slots, s.requested)
+	if crowded != s.crowdedAccounts || len(accounts) != len(s.accounts) || s.inFlight > s.slots || s.requested > s.requestSlots() {
+		t.Fatalf("want %d of %d accounts full, got %d of %d; %d of %d slots, %d requested", crowded, len(accounts), s.crowdedAccounts, len(s.accounts), s.inFlight, s.slots, s.requested)
 	}
 	s.checkLines(t, queued)
 	for _, queue := range s.queues {
@@ -228,7 +228,7 @@ func (s *Scheduler) checkLines(t *testing.T, queued map[*line]int) {
 		}
 	}
 	lines := 0
-	for _, a := range s.accounts.all {
+	for _, a := range s.accounts {
 		for kind := range a.lines {
 			for _, ln := range a.lines[kind] {
 				if ln == nil {
@@ -257,7 +257,7 @@ func (s *Scheduler) checkLines(t *testing.T, queued map[*line]int) {
 func (s *Scheduler) checkNothingMissed(t *testing.T, starved bool) {
 	s.lock()
 	defer s.mu.Unlock()
-	for _, w := range s.webhooks.all {
+	for _, w := range s.webhooks {
 		for kind := range w.lanes {
 			l := &w.lanes[kind]
 			if l.place == queued && l.standing == Proven && !l.account.full() {
@@ -276,7 +276,7 @@ func (s *Scheduler) checkEmpty(t *testing.T) {
 	s.lock()
 	defer s.mu.Unlock()
 	left := map[string]int{
-		"webhooks": len(s.webhooks.all), "accounts": len(s.accounts.all), "dropped": len(s.dropped), "later": len(s.later.Heap),
+		"webhooks": len(s.webhooks), "accounts": len(s.accounts), "dropped": len(s.dropped), "later": len(s.later.Heap),
 		"requests": len(s.requests.list), "requests by webhook": len(s.requests.all), "waiting": s.waiting, "unrecorded": s.unrecorded,
 		"reports": len(s.inbox.list),
 	}

@@ -227,10 +227,10 @@ func (s *Scheduler) Backlog(webhookID string) Backlog {
 	}
 	if webhookID == "" {
 		b.Pending = s.waiting + s.inFlight + s.unrecorded
-		for _, w := range s.webhooks.all {
+		for _, w := range s.webhooks {
 			visit(w)
 		}
-	} else if w := s.webhooks.all[webhookID]; w != nil {
+	} else if w := s.webhooks[webhookID]; w != nil {
 		b.Pending = len(w.lanes[live].waiting) + len(w.lanes[recovered].waiting) + len(w.slots)
 		visit(w)
 	}

@@ -287,7 +287,7 @@ func (w *world) step() {
 func (w *world) tick() {
 	w.Helper()
 	crowded := w.s.crowdedAccounts > 0 || w.s.requestRoom() == 0
-	for _, a := range w.s.accounts.all {
+	for _, a := range w.s.accounts {
 		crowded = crowded || a.requested >= w.s.requestShare()
 	}
 	before := make(map[*attempt]bool)

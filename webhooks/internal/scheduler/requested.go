@@ -57,7 +57,7 @@ func (s *Scheduler) pickRequested(r *round) {
 			}
 			return ended
 		}
-		if w := s.webhooks.all[q.webhook]; w != nil && !w.stopped() && !q.from.After(s.now) && w.dueLane(s.t) != nil {
+		if w := s.webhooks[q.webhook]; w != nil && !w.stopped() && !q.from.After(s.now) && w.dueLane(s.t) != nil {
 			if due[w.account] == nil {
 				accounts = append(accounts, w.account)
 			}
@@ -73,7 +73,7 @@ func (s *Scheduler) pickRequested(r *round) {
 			}
 			q := due[a][0]
 			due[a] = due[a][1:]
-			w := s.webhooks.all[q.webhook]
+			w := s.webhooks[q.webhook]
 			slot := s.beginRequested(w, r)
 			if s.arrange(w); slot != nil {
 				a.probed = s.served
@@ -126,7 +126,7 @@ func (s *Scheduler) nextRequest(then time.Time) time.Time {
 		return then
 	}
 	for _, q := range s.requests.list {
-		if w := s.webhooks.all[q.webhook]; w != nil && !q.at.IsZero() && !w.stopped() && !s.requestsCrowded(w.account) && !w.account.full() {
+		if w := s.webhooks[q.webhook]; w != nil && !q.at.IsZero() && !w.stopped() && !s.requestsCrowded(w.account) && !w.account.full() {
 			for kind := range w.lanes {
 				if l := &w.lanes[kind]; len(l.waiting) > 0 {
 					then = earliest(then, latest(q.from, s.timeOf(l.due())))

@@ -79,8 +79,8 @@ type Scheduler struct {
 	now   time.Time // time when mu was last locked
 	t     int64     // now, as an item time
 
-	webhooks roster[*webhook]
-	accounts roster[*account]
+	webhooks map[string]*webhook
+	accounts map[string]*account
 	dropped  map[*webhook]bool       // forgotten webhooks with attempts in flight
 	idle     list[webhook, *webhook] // nothing pending or in flight; longest idle first
 
@@ -137,6 +137,8 @@ func New(config Config) *Scheduler {
 		wall:          config.Wall,
 		wake:          config.Wake,
 		epoch:         time.Now(),
+		webhooks:      make(map[string]*webhook),
+		accounts:      make(map[string]*account),
 		offset:        config.Wall().UnixMilli(),
 		unproven:      pool{slots: max(1, config.Slots/2)},
 		maxLatency:    max(minLatency, config.Timeout/2),
@@ -242,7 +244,7 @@ type State struct {
 func (s *Scheduler) State(webhook string) State {
 	s.lock()
 	defer s.mu.Unlock()
-	w := s.webhooks.all[webhook]
+	w := s.webhooks[webhook]
 	if w == nil {
 		return State{Cap: s.firstCap}
 	}

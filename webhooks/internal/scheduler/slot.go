@@ -353,10 +353,10 @@ func (s *Scheduler) cancel(webhookID, account string, all bool) (attempts []Atte
 	for w := range s.dropped {
 		cancel(w)
 	}
-	if w := s.webhooks.all[webhookID]; w != nil {
+	if w := s.webhooks[webhookID]; w != nil {
 		cancel(w)
 	} else if webhookID == "" {
-		for _, w := range s.webhooks.all {
+		for _, w := range s.webhooks {
 			cancel(w)
 		}
 	}

@@ -53,7 +53,7 @@ func (s *Scheduler) CheckClock() (wasSet bool) {
 		return false
 	}
 	s.offset = offset
-	for _, w := range s.webhooks.all {
+	for _, w := range s.webhooks {
 		if !w.pausedUntil.IsZero() {
 			s.snooze(w, w.pausedUntil)
 		}

@@ -25,7 +25,7 @@ func parkedWebhook(b *bench, others int, search bool) {
 	}
 	b.add("slow", 2)
 	b.started(9)
-	if w := b.s.webhooks.all["slow"]; w.place != parked {
+	if w := b.s.webhooks["slow"]; w.place != parked {
 		b.Fatalf("place of the slow webhook = %d, want parked; account: %+v", w.place, w.account.pool)
 	}
 }
@@ -67,12 +67,12 @@ func TestTurns_UnparkedWhileATurnBegins_QueueStaysInOrder(t *testing.T) {
 		}
 		b.s.lock()
 		for i, id := range []string{"first", "later", "second", "parked"} {
-			w := b.s.webhooks.all[id]
+			w := b.s.webhooks[id]
 			w.slow, w.turn = true, b.s.now.Add(time.Duration([]int{-9, -1, -8, -7}[i])*time.Second)
 			b.s.setHealth(w, slow)
 			b.s.arrange(w)
 		}
-		w := b.s.webhooks.all["parked"]
+		w := b.s.webhooks["parked"]
 		b.s.queues[slow].remove(w)
 		w.place, w.account.parked = parked, []*webhook{w}
 		b.s.mu.Unlock()

@@ -114,13 +114,13 @@ func (w *webhook) isEmpty() bool {
 
 // webhookOf returns the webhook that r describes. It adds the webhook if it is not known yet.
 func (s *Scheduler) webhookOf(r *Webhook, group int32) *webhook {
-	if w := s.webhooks.all[r.ID]; w != nil {
+	if w := s.webhooks[r.ID]; w != nil {
 		return w
 	}
-	a := s.accounts.all[r.Account]
+	a := s.accounts[r.Account]
 	if a == nil {
 		a = &account{id: r.Account, pool: pool{slots: s.perAccount}}
-		s.accounts.put(a.id, a)
+		s.accounts[a.id] = a
 	}
 	s.pool.webhooks++
 	a.webhooks++
@@ -131,7 +131,7 @@ func (s *Scheduler) webhookOf(r *Webhook, group int32) *webhook {
 	for kind := range w.lanes {
 		w.lanes[kind] = lane{webhook: w, kind: uint8(kind), place: nowhere}
 	}
-	s.webhooks.put(w.id, w)
+	s.webhooks[w.id] = w
 	return w
 }
 
@@ -199,7 +199,7 @@ func (s *Scheduler) drop(w *webhook) {
 	for _, slot := range w.slots {
 		slot.attempt.Cancel()
 	}
-	s.webhooks.delete(w.id)
+	delete(s.webhooks, w.id)
 	if s.dropped == nil {
 		s.dropped = make(map[*webhook]bool)
 	}
@@ -233,14 +233,14 @@ func (s *Scheduler) forget(w *webhook) {
 	s.revive(w)
 	s.queues[w.health].remove(w)
 	s.count(w, 0, -1)
-	if s.webhooks.all[w.id] == w {
-		s.webhooks.delete(w.id)
+	if s.webhooks[w.id] == w {
+		delete(s.webhooks, w.id)
 	}
 	delete(s.dropped, w)
 	w.dropped = true
 	s.pool.webhooks--
 	if w.account.webhooks--; w.account.webhooks == 0 {
-		s.accounts.delete(w.account.id)
+		delete(s.accounts, w.account.id)
 	}
 	s.unpark(w.account) // the shares of other webhooks may have grown
 }
