@@ -109,7 +109,7 @@ func (d *hostDocument) setScopes(config *Config, offered scopes.Set) {
 func (d *hostDocument) hideEvents(hidden []webhooks.EventType) []webhooks.EventType {
 	all := alerts.EventTypes()
 	types := slices.DeleteFunc(slices.Clone(all), func(t webhooks.EventType) bool { return slices.Contains(hidden, t) })
-	d.replace(enumOf(all), enumOf(types))
+	d.replaceTypes(all, types)
 	for _, t := range all {
 		if slices.Contains(types, t) {
 			continue
@@ -128,7 +128,14 @@ func (d *hostDocument) hideEvents(hidden []webhooks.EventType) []webhooks.EventT
 	return types
 }
 
-// enumOf returns the JSON list of the values that the schema EventType allows.
+// replaceTypes replaces the values that the schemas EventType and SubscribedType allow.
+func (d *hostDocument) replaceTypes(before, after []webhooks.EventType) {
+	d.replace(enumOf(before), enumOf(after))
+	star := []webhooks.EventType{webhooks.AllEvents}
+	d.replace(enumOf(slices.Concat(star, before)), enumOf(slices.Concat(star, after)))
+}
+
+// enumOf returns the JSON list of the values that a schema of event types allows.
 func enumOf(types []webhooks.EventType) string {
 	names := make([]string, len(types))
 	for i, t := range types {
@@ -217,7 +224,7 @@ func (d *hostDocument) setEvents(types []webhooks.EventType, declared []webhooks
       },
       `, name, inJSON(e.Type), dataSchema(e))
 	}
-	d.replace(enumOf(types), enumOf(all))
+	d.replaceTypes(types, all)
 	d.replace(`"webhook.test": {`, hooks.String()+`"webhook.test": {`)
 	d.replace(`"WebhookTestEvent": {`, schemas.String()+`"WebhookTestEvent": {`)
 }

@@ -161,6 +161,10 @@ func TestBalance_WebhookCreatedOrChanged_GetsLastBalance(t *testing.T) {
 	report(t, s, "19")
 	change(at, webhooks.UpdateParams{Events: alerts.EventTypes()})
 	box.want(t, "subscribing again", low(at, "19", "25"))
+	change(at, webhooks.UpdateParams{Events: []webhooks.EventType{alerts.TypeFilesExpiring}})
+	report(t, s, "18")
+	change(at, webhooks.UpdateParams{Events: []webhooks.EventType{webhooks.AllEvents}})
+	box.want(t, "subscribing to all events", low(at, "18", "25"))
 }
 
 // An inactive webhook is notified, too: its skipped deliveries can be recovered.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/storageapi/storageapi/alerts/internal/alerting"
@@ -45,7 +44,7 @@ const (
 // balance, which differs by at most 1/64, applies until the next report.
 func (s *AlertService) ReportBalance(ctx context.Context, account string, balance Amount) error {
 	return s.report(ctx, account, MetricBalance, func(step *driver.AlertStep) error {
-		return s.decideBalance(ctx, step, account, step.Due, s.policy.ReportBalance(step.State, step.Due, uint64(balance), func() []alerting.Subscriber { return balanceSubscribers(step) }))
+		return s.decideBalance(ctx, step, account, step.Due, s.policy.ReportBalance(step.State, step.Due, uint64(balance), func() []alerting.Subscriber { return s.balanceSubscribers(step) }))
 	})
 }
 
@@ -185,9 +184,9 @@ func (s *AlertService) decideBalance(ctx context.Context, step *driver.AlertStep
 
 // balanceSubscribers returns the account's webhooks that get events of [TypeBalanceLow], which have
 // no resource.
-func balanceSubscribers(step *driver.AlertStep) (list []alerting.Subscriber) {
+func (s *AlertService) balanceSubscribers(step *driver.AlertStep) (list []alerting.Subscriber) {
 	for _, w := range step.Webhooks() {
-		if slices.Contains(w.Events, TypeBalanceLow) && w.Resources.Allows("") {
+		if s.hooks.Subscribes(&w, TypeBalanceLow) && w.Resources.Allows("") {
 			list = append(list, alerting.Subscriber{ID: w.ID, Threshold: w.Threshold})
 		}
 	}
@@ -212,7 +211,7 @@ func (s *AlertService) fire(ctx context.Context, step *driver.AlertStep, webhook
 // store has already saved the webhook and marked the series as due, in one transaction. So if
 // webhookChanged fails, the next report or Run notifies the webhook.
 func (s *AlertService) webhookChanged(ctx context.Context, webhook webhooks.Webhook) {
-	if !slices.Contains(webhook.Events, TypeBalanceLow) {
+	if !s.hooks.Subscribes(&webhook, TypeBalanceLow) {
 		return
 	}
 	if err := s.reevaluate(ctx, driver.AlertSeries{Account: webhook.Account, Name: string(MetricBalance)}); err != nil {
@@ -227,7 +226,7 @@ func (s *AlertService) reevaluate(ctx context.Context, due driver.AlertSeries) e
 		if due.Name != string(MetricBalance) {
 			return nil
 		}
-		return s.decideBalance(ctx, step, due.Account, true, s.policy.RepeatBalance(step.State, step.Due, func() []alerting.Subscriber { return balanceSubscribers(step) }))
+		return s.decideBalance(ctx, step, due.Account, true, s.policy.RepeatBalance(step.State, step.Due, func() []alerting.Subscriber { return s.balanceSubscribers(step) }))
 	})
 }
 

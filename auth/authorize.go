@@ -100,8 +100,8 @@ var eventScopes = scopes.Of(scopes.FilesRead, scopes.AccountRead)
 //   - A key can create, update, rotate and delete keys that expire no later than itself, whose
 //     scopes, declared or not, it holds, and whose networks and rate are limited at least as much as
 //     its own. So it can update and rotate itself. It can always delete itself.
-//   - Creating, updating or deleting a webhook requires the read scope for each of its events, so
-//     that a caller subscribes only to events that it may read.
+//   - Creating, updating or deleting a webhook requires the read scope for each of its events ("*"
+//     means all), so that a caller subscribes only to events that it may read.
 //   - A key that is limited to resources can act only on keys, webhooks and events within them.
 //   - A value that a rotation has replaced cannot manage anything except to delete its own key. The
 //     keys and webhooks that it creates or changes would outlive it, so someone with a leaked value

@@ -30,6 +30,9 @@ type Webhook struct {
 
 	Headers map[string]Header `json:"headers,omitzero"` // sent with each request, by name
 
+	// EventScopes are set if Events is "*": only events of types with these scopes are sent.
+	EventScopes []string `json:"eventScopes,omitzero"`
+
 	ETag string `json:"-"` // for [IfMatch]; empty in the results of CreateWebhook and Webhooks
 }
 
@@ -44,7 +47,7 @@ type Header struct {
 // CreateWebhook are the parameters of a new webhook. Printing it shows Secret and secret headers.
 type CreateWebhook struct {
 	URL              string   `json:"url"`
-	Events           []string `json:"events"`
+	Events           []string `json:"events"`                    // or only "*": all types, also later ones
 	Resources        []string `json:"resources,omitzero"`        // only their events are sent; nil means no limit
 	BalanceThreshold string   `json:"balanceThreshold,omitzero"` // a decimal number, for balance.low
 	Secret           string   `json:"secret,omitzero"`           // "whsec_…"; empty means a new one

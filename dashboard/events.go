@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -107,13 +108,9 @@ func (p *pages) unsubscribed(c *call) (func(webhooks.EventType) bool, []webhooks
 	if err != nil {
 		return nil, nil, err
 	}
-	subscribed := make(map[webhooks.EventType]bool)
-	for i := range page.Webhooks {
-		for _, t := range page.Webhooks[i].Events {
-			subscribed[t] = true
-		}
-	}
-	return func(t webhooks.EventType) bool { return page.Next == "" && !subscribed[t] }, page.Webhooks, nil
+	return func(t webhooks.EventType) bool {
+		return page.Next == "" && !slices.ContainsFunc(page.Webhooks, func(w webhooks.Webhook) bool { return p.webhooks.Subscribes(&w, t) })
+	}, page.Webhooks, nil
 }
 
 // typeFilter returns the event type that the filter selects, if any, and the choices of the filter.

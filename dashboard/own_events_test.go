@@ -1,10 +1,12 @@
 package dashboard_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -48,4 +50,36 @@ func TestOwnEvents(t *testing.T) {
 	if err != nil || kept.URL != "https://example.com/elsewhere" || len(kept.Events) != 1 || kept.Events[0] != "invoices.paid" {
 		t.Errorf("it is %+v, %v", kept, err)
 	}
+}
+
+// TestAllEvents subscribes to all events in the form. Then the host declares another type, which is
+// sent once the form is saved again.
+func TestAllEvents(t *testing.T) {
+	store := memory.New()
+	s := newSite(t, storageapi.Config{Store: store})
+	s.post("webhooks/new", s.get("webhooks/new").form("url", "https://example.com/", "events", "*", "events", "balance.low")).want(200)
+	s.get("webhooks").says("All events, also ones added later")
+	page, err := s.api.Webhooks.List(t.Context(), alice, webhooks.WebhookQuery{Limit: 1})
+	if err != nil || len(page.Webhooks) != 1 || !slices.Equal(page.Webhooks[0].Events, []webhooks.EventType{"*"}) {
+		t.Fatalf("webhooks %+v, %v", page, err)
+	}
+	one := "webhooks/" + page.Webhooks[0].ID
+	s.get(one).says("All events, also ones added later").hides("Not sent yet")
+
+	s = newSite(t, storageapi.Config{
+		Store: store, Scopes: []scopes.Declaration{{Scope: "invoices:read", Description: "Read invoices"}},
+		Webhooks: webhooks.Config{Events: []webhooks.EventDeclaration{
+			{Type: "invoices.paid", Description: "Invoice paid", Scope: "invoices:read", Example: invoicePaid{"inv_1"}},
+		}},
+	})
+	s.get("events?type=invoices.paid").says("No webhook is subscribed to this type.")
+	s.get(one).says("Not sent yet: Invoice paid.")
+	s.get(one + "/deliveries").hides("All events, also ones")
+	edit := s.get(one + "/edit")
+	if !strings.Contains(edit.body, `value="*" checked`) {
+		t.Error("all events are not checked in the form")
+	}
+	s.post(one+"/edit", edit.form("url", "https://example.com/", "events", "*")).want(303)
+	s.get(one).hides("Not sent yet")
+	s.get("audit-log").says("scopes of all events")
 }

@@ -25,7 +25,7 @@ func (p *pages) newWebhook(c *call) (response, error) {
 }
 
 func (p *pages) webhookForm(view webhookFormView, status int) response {
-	view.Events = p.eventChoices(view.Webhook)
+	view.Events = append([]eventView{p.viewEvent(webhooks.AllEvents)}, p.eventChoices(view.Webhook)...)
 	title := "Create webhook"
 	if view.Webhook != nil {
 		title = "Edit " + view.Webhook.URL
@@ -135,6 +135,9 @@ func (p *pages) readWebhook(f form, before []webhooks.EventType) (params webhook
 	for _, name := range f.Values["events"] {
 		params.Events = append(params.Events, webhooks.EventType(name))
 	}
+	if slices.Contains(params.Events, webhooks.AllEvents) {
+		params.Events = []webhooks.EventType{webhooks.AllEvents}
+	}
 	for _, wrong := range p.webhooks.Validate(params) {
 		f.Errors[wrong.Field] = sentence(wrong.Reason)
 	}
@@ -142,7 +145,7 @@ func (p *pages) readWebhook(f form, before []webhooks.EventType) (params webhook
 		f.Errors["url"] = "Enter the URL that receives the events, such as https://example.com/hooks."
 	}
 	delete(f.Errors, "events")
-	known := append(p.webhooks.EventTypes(), before...)
+	known := slices.Concat(p.webhooks.EventTypes(), before, []webhooks.EventType{webhooks.AllEvents})
 	if len(params.Events) == 0 || slices.ContainsFunc(params.Events, func(t webhooks.EventType) bool { return !slices.Contains(known, t) }) {
 		f.Errors["events"] = "Select at least one event."
 	}

@@ -17,7 +17,8 @@ import (
 type webhookView struct {
 	ID, URL   string
 	Events    []eventView
-	Resources []string // the resources that it is limited to; empty means no limit
+	Later     []eventView // types that are sent only after Events is saved again
+	Resources []string    // the resources that it is limited to; empty means no limit
 	Active    bool
 	Held      bool // on hold since a restore
 	Paused    bool
@@ -52,6 +53,13 @@ func (p *pages) viewWebhook(w *webhooks.Webhook) webhookView {
 	}
 	for _, t := range w.Events {
 		view.Events = append(view.Events, p.viewEvent(t))
+	}
+	if w.SubscribesAll() {
+		for _, t := range p.webhooks.EventTypes() {
+			if !p.webhooks.Subscribes(w, t) {
+				view.Later = append(view.Later, p.viewEvent(t))
+			}
+		}
 	}
 	if w.Threshold > 0 {
 		view.Threshold = alerts.Amount(w.Threshold).String()
@@ -123,8 +131,11 @@ func (p *pages) viewEvent(t webhooks.EventType) eventView {
 	if d, ok := p.webhooks.DeclaredEvent(t); ok {
 		return eventView{string(t), d.Description}
 	}
-	if t == webhooks.TypeTest {
+	switch t {
+	case webhooks.TypeTest:
 		return eventView{string(t), string(t)}
+	case webhooks.AllEvents:
+		return eventView{string(t), "All events, also ones added later"}
 	}
 	return eventView{string(t), string(t) + " (no longer sent)"}
 }
@@ -137,7 +148,7 @@ func (p *pages) eventChoices(w *webhookView) (list []eventView) {
 	}
 	if w != nil {
 		for _, e := range w.Events {
-			if !slices.Contains(list, e) {
+			if e.Type != string(webhooks.AllEvents) && !slices.Contains(list, e) {
 				list = append(list, e)
 			}
 		}
@@ -275,7 +286,11 @@ func (p *pages) webhookPage(c *call, test *testView) (response, error) {
 	others := slices.DeleteFunc(page.Deliveries, func(d webhooks.Delivery) bool {
 		return slices.ContainsFunc(failed.Deliveries, func(f webhooks.Delivery) bool { return f.EventID == d.EventID })
 	})
-	events, err := p.webhooks.ListEvents(c.Context(), c.account, webhooks.EventQuery{Types: webhook.Events, From: p.now().Add(-hours * time.Hour), Limit: 1})
+	types := webhook.Events
+	if webhook.SubscribesAll() {
+		types = nil
+	}
+	events, err := p.webhooks.ListEvents(c.Context(), c.account, webhooks.EventQuery{Types: types, From: p.now().Add(-hours * time.Hour), Limit: 1})
 	if err != nil {
 		return response{}, err
 	}

@@ -24,7 +24,7 @@ type CreateParams struct {
 	// without user information or fragment, and not in a special-purpose network.
 	URL string
 
-	// Events are the types to subscribe to, at least one; duplicates are removed.
+	// Events are the types to subscribe to, at least one, or only [AllEvents]; duplicates are removed.
 	Events []EventType
 
 	// Resources limits the webhook to events of these resources of the host: 1 to 64 names of 1 to
@@ -101,7 +101,6 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 		ID:            s.ids.New(id.Webhook, now),
 		Account:       account,
 		URL:           params.URL,
-		Events:        params.Events,
 		Resources:     resources,
 		WebhookHealth: driver.WebhookHealth{Active: true},
 		Version:       1,
@@ -110,6 +109,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 		Secret:        params.Secret,
 		CreatedAt:     now,
 	}
+	s.events.subscribe(&webhook, params.Events)
 	if webhook.Secret.IsZero() {
 		webhook.Secret = signing.NewSecret()
 	}

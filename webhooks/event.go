@@ -75,7 +75,7 @@ func (e Event) encode(known *vocabulary) (EncodedEvent, error) {
 	if err != nil {
 		return EncodedEvent{}, err
 	}
-	encoded.TraceContext, encoded.Resource = e.TraceContext, e.Resource
+	encoded.TraceContext, encoded.Resource, encoded.Scope = e.TraceContext, e.Resource, declared.Scope
 	if n := len(encoded.Body); n > maxBody {
 		return EncodedEvent{}, input.Invalid("data", fmt.Sprintf("must encode to at most %d bytes, got %d", maxBody, n))
 	}

@@ -123,10 +123,10 @@ func (s *WebhookService) Explain(ctx context.Context, account, eventID, webhookI
 
 // explainAbsence explains why there is no delivery.
 func (s *WebhookService) explainAbsence(ctx context.Context, x *Explanation, w *Webhook, now time.Time) error {
-	subscribed := slices.Contains(w.Events, x.Type)
+	subscribed := s.Subscribes(w, x.Type)
 	kept := func(lifetime time.Duration) bool { return lifetime < 0 || now.Sub(x.PublishedAt) < lifetime }
 	switch {
-	case !subscribed && !slices.Contains(w.PastEvents, x.Type): // it never was
+	case !subscribed && !slices.Contains(w.PastEvents, x.Type) && !slices.Contains(w.PastEvents, AllEvents): // it never was
 		x.Reason = ReasonNotSubscribed
 		return nil
 	case !w.CreatedAt.Before(x.PublishedAt):
@@ -173,7 +173,7 @@ func (s *WebhookService) filterChanged(ctx context.Context, w *Webhook, since ti
 			return time.Time{}, err
 		}
 		for i := range page.Entries {
-			if n := &page.Entries[i]; slices.Contains(n.Changed, "events") || slices.Contains(n.Changed, "resources") {
+			if n := &page.Entries[i]; slices.Contains(n.Changed, "events") || slices.Contains(n.Changed, "eventScopes") || slices.Contains(n.Changed, "resources") {
 				return n.At, nil
 			}
 		}

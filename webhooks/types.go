@@ -64,6 +64,12 @@ const (
 	OffFailing = driver.OffFailing // all attempts, for 2 or more events, failed for [RetryPolicy.DisableAfter]
 )
 
+// AllEvents, as the only element of [Webhook.Events], subscribes to all declared types, and to types
+// that are declared later. A later type is sent only if its scope was required when Events was last
+// set to AllEvents, see [Webhook.EventScopes]. To get types with other scopes, set Events to AllEvents
+// again.
+const AllEvents = driver.AllEvents
+
 // NoEnd is the [Webhook.PausedUntil] of a pause without an end.
 var NoEnd = driver.NoEnd
 

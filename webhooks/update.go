@@ -45,7 +45,8 @@ type UpdateParams struct {
 //     410 Gone. An inactive webhook stays inactive.
 //   - Events: the types apply to events published from now on. Pending and recovered deliveries
 //     are sent even if their type is removed. A Condition that decides who may change the URL must
-//     therefore also check [Webhook.PastEvents].
+//     therefore also check [Webhook.PastEvents]. Setting [AllEvents] again adds the types whose scope
+//     was not required before.
 //   - Resources: they apply to all later attempts. Pending deliveries of events that the webhook no
 //     longer gets end as [Dead], with an attempt of [ClassResource].
 //   - Active: while it is false, pending deliveries wait, and new events are [Skipped]; they can
@@ -64,7 +65,12 @@ func (s *WebhookService) Update(ctx context.Context, account, webhookID string, 
 	if len(params.Headers) > 0 {
 		params.If = withHeaderLimits(params.If)
 	}
-	webhook, err := s.change(ctx, account, webhookID, params.If, func(w *Webhook) { params.apply(w, s.now()) })
+	webhook, err := s.change(ctx, account, webhookID, params.If, func(w *Webhook) {
+		params.apply(w, s.now())
+		if params.Events != nil {
+			s.events.subscribe(w, params.Events)
+		}
+	})
 	if err != nil {
 		return Webhook{}, fmt.Errorf("update webhook: %w", err)
 	}
@@ -145,9 +151,6 @@ func (p *UpdateParams) apply(w *Webhook, now time.Time) {
 		w.ProvenAt = time.Time{} // attempts succeeded only at the old receiver
 		w.EndFailing()
 	}
-	if p.Events != nil {
-		w.PastEvents, w.Events = past(w, p.Events), slices.Clone(p.Events)
-	}
 	if p.Resources != nil {
 		w.Resources, _ = parseResources(*p.Resources)
 	}
@@ -168,15 +171,4 @@ func (p *UpdateParams) apply(w *Webhook, now time.Time) {
 		}
 		w.EndFailing()
 	}
-}
-
-// past returns the webhook's PastEvents after its Events are replaced by events.
-func past(w *Webhook, events []EventType) []EventType {
-	var all []EventType
-	for _, t := range slices.Concat(w.PastEvents, w.Events) {
-		if !slices.Contains(events, t) && !slices.Contains(all, t) {
-			all = append(all, t)
-		}
-	}
-	return all
 }

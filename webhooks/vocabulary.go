@@ -125,19 +125,24 @@ func (v *vocabulary) of(data Data) (*EventDeclaration, error) {
 	return v.declared[t], err
 }
 
-// check returns the types without duplicates. Unknown types are allowed if they are in before.
+// check returns the types without duplicates, or only AllEvents. Unknown types are allowed if they
+// are in before.
 func (v *vocabulary) check(types, before []EventType) ([]EventType, error) {
 	var folded []EventType
 	var unknown []string
 	for _, t := range types {
 		switch {
-		case !v.has(t) && !slices.Contains(before, t):
+		case !v.has(t) && t != AllEvents && !slices.Contains(before, t):
 			unknown = append(unknown, fmt.Sprintf("%.32q", t))
 		case !slices.Contains(folded, t):
 			folded = append(folded, t)
 		}
 	}
-	if len(unknown) == 0 && len(folded) > 0 {
+	switch {
+	case len(unknown) > 0 || len(folded) == 0:
+	case len(folded) > 1 && slices.Contains(folded, AllEvents):
+		return nil, input.Invalid("events", `must be "*" alone, or event types without it`)
+	default:
 		return folded, nil
 	}
 	reason := "must be one or more of " + listOf(v.types)
@@ -148,6 +153,26 @@ func (v *vocabulary) check(types, before []EventType) ([]EventType, error) {
 		reason += "; unknown: " + strings.Join(unknown, ", ")
 	}
 	return nil, input.Invalid("events", reason)
+}
+
+// subscribe replaces the types of a webhook by checked types.
+func (v *vocabulary) subscribe(w *Webhook, types []EventType) {
+	var past []EventType
+	for _, t := range slices.Concat(w.PastEvents, w.Events) {
+		if !slices.Contains(types, t) && !slices.Contains(past, t) {
+			past = append(past, t)
+		}
+	}
+	w.PastEvents, w.Events = past, slices.Clone(types)
+	if !w.SubscribesAll() {
+		return
+	}
+	w.EventScopes = slices.Clone(w.EventScopes)
+	for _, t := range v.types {
+		if scope := v.declared[t].Scope; !slices.Contains(w.EventScopes, scope) {
+			w.EventScopes = append(w.EventScopes, scope)
+		}
+	}
 }
 
 // listOf returns types as text for error messages.
@@ -174,17 +199,34 @@ func (s *WebhookService) DeclaredEvent(t EventType) (EventDeclaration, bool) {
 	return d, true
 }
 
+// Subscribes reports whether the webhook, active or not, is subscribed to t.
+func (s *WebhookService) Subscribes(w *Webhook, t EventType) bool {
+	var scope scopes.Scope
+	if d := s.events.declared[t]; d != nil {
+		scope = d.Scope
+	}
+	return w.Subscribes(t, scope)
+}
+
 // ReadScopes returns the scopes that a key needs to read events of these types: the Scope of each
-// declaration. If a type is no longer declared, its scope is not known, so ReadScopes returns all
-// scopes.
-func (s *WebhookService) ReadScopes(types []EventType) scopes.Set {
+// declaration and, for [AllEvents], the webhook's [Webhook.EventScopes]. It returns all scopes if a
+// type or scope is no longer declared, or if there are no eventScopes for AllEvents.
+func (s *WebhookService) ReadScopes(types []EventType, eventScopes ...scopes.Scope) scopes.Set {
 	var set scopes.Set
+	all := s.events.scopes.All()
 	for _, t := range types {
-		d, ok := s.events.declared[t]
-		if !ok {
-			return s.events.scopes.All()
+		var required []scopes.Scope
+		if t == AllEvents {
+			required = eventScopes
+		} else if d := s.events.declared[t]; d != nil {
+			required = []scopes.Scope{d.Scope}
 		}
-		set = set.With(d.Scope)
+		if len(required) == 0 || slices.ContainsFunc(required, func(scope scopes.Scope) bool { return !all.Has(scope) }) {
+			return all
+		}
+		for _, scope := range required {
+			set = set.With(scope)
+		}
 	}
 	return set
 }

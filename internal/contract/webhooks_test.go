@@ -27,6 +27,8 @@ func (h *host) testWebhooks(t *testing.T) {
 	}
 	loud := "HTTPS" + strings.TrimPrefix(h.receiver.url, "https")
 	h.do(t, "createWebhook", 201, body(fmt.Sprintf(`{"url":%q,"events":["balance.low"],"balanceThreshold":null}`, loud)))
+	h.do(t, "createWebhook", 201, body(fmt.Sprintf(`{"url":%q,"events":["*","*"]}`, h.receiver.url)))
+	h.do(t, "createWebhook", 400, body(fmt.Sprintf(`{"url":%q,"events":["*","balance.low"]}`, h.receiver.url)))
 	h.do(t, "createWebhook", 400, body(`{"url":"http://example.com","events":["balance.low"]}`))
 	h.do(t, "createWebhook", 400, body(`{"url":"https://10.0.0.1","events":["balance.low"]}`))
 	h.do(t, "createWebhook", 400, body(`{"url":"https://example.com","events":["balance.low"],"balanceThreshold":"0.0"}`))

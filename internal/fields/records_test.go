@@ -51,6 +51,8 @@ func set(t *testing.T, v reflect.Value, name string) {
 		*value = time.UnixMilli(1_234_567_890_123).UTC()
 	case *scopes.Set:
 		*value = scopes.Of(scopes.FilesRead, "host:own")
+	case *scopes.Scope:
+		*value = scopes.FilesRead
 	case *auth.Resources:
 		*value, _ = auth.ParseResources([]string{"b", "a"})
 	case *driver.Hash:

@@ -143,6 +143,6 @@ func (a *api) mayChangeWebhook(c *call) webhooks.Condition {
 		if after.ID != "" {
 			types, resources = append(types, before.PastEvents...), after.Resources
 		}
-		return a.permitNow(c, &auth.Target{ID: before.ID, Scopes: a.webhooks.ReadScopes(types), Resources: resources})
+		return a.permitNow(c, &auth.Target{ID: before.ID, Scopes: a.webhooks.ReadScopes(types, slices.Concat(before.EventScopes, after.EventScopes)...), Resources: resources})
 	}
 }

@@ -7,19 +7,23 @@ import (
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/listed"
+	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A webhookView is a webhook in the response to its creation (docs/spec.md, section 2.2). Only the
 // responses to a creation and to a rotation contain the secret.
 type webhookView struct {
-	ID        string               `json:"id"`
-	URL       string               `json:"url"`
-	Events    []webhooks.EventType `json:"events"`
-	Resources []string             `json:"resources,omitempty"`
-	Active    bool                 `json:"active"`
-	Secret    string               `json:"secret,omitempty"`
-	CreatedAt timestamp            `json:"createdAt"`
+	ID     string               `json:"id"`
+	URL    string               `json:"url"`
+	Events []webhooks.EventType `json:"events"`
+
+	EventScopes []scopes.Scope `json:"eventScopes,omitempty"`
+
+	Resources []string  `json:"resources,omitempty"`
+	Active    bool      `json:"active"`
+	Secret    string    `json:"secret,omitempty"`
+	CreatedAt timestamp `json:"createdAt"`
 
 	Headers map[string]headerView `json:"headers,omitempty"`
 }
@@ -81,7 +85,12 @@ func (a *api) showWebhook(webhook *webhooks.Webhook, secret string) (response, e
 }
 
 func viewWebhook(webhook webhooks.Webhook) webhookView {
+	if !webhook.SubscribesAll() {
+		webhook.EventScopes = nil
+	}
 	return webhookView{
+		EventScopes: webhook.EventScopes,
+
 		ID:        webhook.ID,
 		URL:       webhook.URL,
 		Events:    webhook.Events,

@@ -127,7 +127,7 @@ func TestCreateWebhookFields(t *testing.T) {
 		{"events", `null`, "events must be an array of strings, not null"},
 		{"events", `"balance.low"`, "events must be an array of strings, not a string"},
 		{"events", `["balance.low","balance.high"]`, `unknown: "balance.high"`},
-		{"events", `["*"]`, `unknown: "*"`},
+		{"events", `["*","balance.low"]`, `must be "*" alone`},
 		{"balanceThreshold", `10`, "balanceThreshold must be a string, not a number"},
 		{"balanceThreshold", `"0"`, "balanceThreshold must be greater than 0"},
 		{"balanceThreshold", `"0.000000000"`, "balanceThreshold must be greater than 0"},

@@ -90,6 +90,7 @@ func (w *Webhook) Fields(walk *fields.Walk) {
 	fields.Time(walk, "previousSecretExpiresAt", 4, fields.Guarded, &w.PreviousSecretExpiresAt)
 	fields.Texts(walk, "pastEvents", 6, fields.Guarded, &w.PastEvents)
 	fields.FormattedTexts(walk, "resources", 9, fields.Setting|fields.Created, &w.Resources, auth.Resources.Names, auth.ParseResources)
+	fields.Texts(walk, "eventScopes", 19, fields.Setting, &w.EventScopes)
 	fields.FormattedTexts(walk, "headers", 11, fields.Setting|fields.Created|fields.Sent, &w.Headers, headerTexts, parseHeaders)
 	fields.Number(walk, "secretsVersion", 12, fields.Tagged, &w.SecretsVersion)
 	if !walk.Packed() {

@@ -152,7 +152,7 @@ func (s *subscriber) change(k *hook, from time.Duration, to *hook) {
 	defer s.mu.Unlock()
 	k.url, k.events, k.active, k.deleted = to.url, to.events, to.active, to.deleted
 	k.resources, k.token, k.isSecret, k.changing = to.resources, to.token, to.isSecret, false
-	k.states = append(k.states, state{from, s.world.now(), k.active && !k.deleted, slices.Contains(k.events, string(published)), k.resources, k.token})
+	k.states = append(k.states, state{from, s.world.now(), k.active && !k.deleted, slices.Contains(k.events, string(published)) || slices.Contains(k.events, string(webhooks.AllEvents)), k.resources, k.token})
 }
 
 // recent returns the states in which a webhook was in the last minute, in which all attempts in
@@ -218,6 +218,7 @@ var someEvents = [][]string{
 	{string(published)},
 	{string(published), string(alerts.TypeBalanceLow)},
 	{string(alerts.TypeBandwidthLimitReached), string(alerts.TypeFilesExpiring)},
+	{string(webhooks.AllEvents)},
 }
 
 func (s *subscriber) create(ctx context.Context, steady bool) {

@@ -296,7 +296,7 @@ func (d *deeds) useKey() deed {
 func (d *deeds) createWebhook() deed {
 	w := webhooks.Webhook{
 		Account: d.account(), URL: "https://" + d.some("host") + ".example.com/", WebhookHealth: driver.WebhookHealth{Active: d.rand.IntN(5) > 0}, CreatedAt: time.Now(),
-		Events: slices.Clone(pick(d.rand, alerts.EventTypes(), alerts.EventTypes()[:1])), Secret: d.secrets[d.rand.IntN(4)],
+		Events: slices.Clone(pick(d.rand, alerts.EventTypes(), alerts.EventTypes()[:1], []webhooks.EventType{webhooks.AllEvents})), EventScopes: []scopes.Scope{scopes.FilesRead}, Secret: d.secrets[d.rand.IntN(4)],
 	}
 	w.Resources = d.resources()
 	w.ID = w.Account + d.some("wh") // an ID never belongs to two accounts
@@ -333,7 +333,7 @@ func (d *deeds) deleteWebhook() deed {
 func (d *deeds) event(account string) webhooks.EncodedEvent {
 	d.made++
 	id := fmt.Sprint("e", d.made-d.rand.IntN(2)*d.rand.IntN(3)) // some IDs occur twice
-	return webhooks.EncodedEvent{ID: id, Account: account, Type: pick(d.rand, alerts.EventTypes()...), Resource: pick(d.rand, eventResources...), Timestamp: time.Now(), Body: []byte(`{"id":"` + id + `"}`)}
+	return webhooks.EncodedEvent{ID: id, Account: account, Type: pick(d.rand, alerts.EventTypes()...), Scope: pick(d.rand, scopes.FilesRead, scopes.AccountRead), Resource: pick(d.rand, eventResources...), Timestamp: time.Now(), Body: []byte(`{"id":"` + id + `"}`)}
 }
 
 func (d *deeds) enqueue() deed {

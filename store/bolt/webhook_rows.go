@@ -6,6 +6,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt/internal/groupcommit"
 	"github.com/storageapi/storageapi/store/bolt/internal/mirror"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
@@ -162,6 +163,7 @@ func (a *accountWebhooks) with(id string, w *indexedWebhook) *accountWebhooks {
 // not be changed.
 type subscribers struct {
 	to               driver.EventType
+	scope            scopes.Scope      // of the type
 	limited          bool              // some of the webhooks are limited to resources
 	active, inactive []string          // IDs
 	hooks            []*driver.Webhook // the active subscribers
@@ -169,49 +171,35 @@ type subscribers struct {
 
 // receiving returns the subscribers that get an event. If only is not empty, it returns only the
 // subscriber with this ID.
-func (a *accountWebhooks) receiving(e *driver.EncodedEvent, only string) (to subscribers) {
-	if a.subscribers == nil {
-		a.subscribers = a.allSubscribers()
+func (a *accountWebhooks) receiving(e *driver.EncodedEvent, only string) subscribers {
+	if len(a.list) == 0 {
+		return subscribers{}
 	}
-	i := slices.IndexFunc(a.subscribers, func(s subscribers) bool { return s.to == e.Type })
+	i := slices.IndexFunc(a.subscribers, func(s subscribers) bool { return s.to == e.Type && s.scope == e.Scope })
 	if i < 0 {
-		return to
+		i = len(a.subscribers)
+		a.subscribers = append(a.subscribers, a.matching(e, func(*indexedWebhook) bool { return true }))
 	}
 	if all := a.subscribers[i]; only == "" && !all.limited {
 		return all
 	}
-	for _, w := range a.list {
-		if slices.Contains(w.Events, e.Type) && w.Resources.Allows(e.Resource) && (only == "" || w.ID == only) {
-			to.add(w)
-		}
-	}
-	return to
+	return a.matching(e, func(w *indexedWebhook) bool { return w.Resources.Allows(e.Resource) && (only == "" || w.ID == only) })
 }
 
-func (s *subscribers) add(w *indexedWebhook) {
-	s.limited = s.limited || !w.Resources.IsZero()
-	if w.Active {
-		s.active = append(s.active, w.ID)
-		s.hooks = append(s.hooks, &w.Webhook)
-	} else {
-		s.inactive = append(s.inactive, w.ID)
-	}
-}
-
-func (a *accountWebhooks) allSubscribers() []subscribers {
-	list := make([]subscribers, 0, 4)
+// matching returns the subscribers to the event's type for which also returns true.
+func (a *accountWebhooks) matching(e *driver.EncodedEvent, also func(*indexedWebhook) bool) subscribers {
+	found := subscribers{to: e.Type, scope: e.Scope}
 	for _, w := range a.list {
-		for n, t := range w.Events {
-			if slices.Contains(w.Events[:n], t) {
-				continue
-			}
-			i := slices.IndexFunc(list, func(s subscribers) bool { return s.to == t })
-			if i < 0 {
-				i = len(list)
-				list = append(list, subscribers{to: t})
-			}
-			list[i].add(w)
+		switch {
+		case !w.Subscribes(e.Type, e.Scope) || !also(w):
+			continue
+		case w.Active:
+			found.active = append(found.active, w.ID)
+			found.hooks = append(found.hooks, &w.Webhook)
+		default:
+			found.inactive = append(found.inactive, w.ID)
 		}
+		found.limited = found.limited || !w.Resources.IsZero()
 	}
-	return list
+	return found
 }

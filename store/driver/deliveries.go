@@ -19,12 +19,12 @@ import (
 // updated webhook, and Forget for a deleted webhook or at the beginning of an erasure.
 type Deliveries interface {
 	// Enqueue stores the event and, for each webhook of its account that is active and subscribed
-	// to its type at that moment, and whose Resources allow the event's, one pending delivery that is
-	// due now. It returns the number of these deliveries. For each inactive webhook that would get
-	// the event it stores a Skipped delivery. If the
-	// account already has an event with that ID, even if its content differs, Enqueue stores
-	// nothing and returns the result of the first call. PublishedAt never decreases from one event
-	// to the next, even if the clock is set back.
+	// to its type at that moment (see [Webhook.Subscribes]), and whose Resources allow the event's,
+	// one pending delivery that is due now. It returns the number of these deliveries. For each
+	// inactive webhook that would get the event it stores a Skipped delivery. If the account already
+	// has an event with that ID, even if its content differs, Enqueue stores nothing and returns the
+	// result of the first call. PublishedAt never decreases from one event to the next, even if the
+	// clock is set back.
 	Enqueue(ctx context.Context, event EncodedEvent) (deliveries int, err error)
 
 	// Deliver reports to s every pending delivery of this process and every change to one. It runs

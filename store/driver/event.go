@@ -5,10 +5,15 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/scopes"
 )
 
 // An EventType names a kind of event that a webhook can subscribe to.
 type EventType string
+
+// AllEvents in [Webhook.Events] stands for all types whose scope is in [Webhook.EventScopes], also
+// types that are declared later.
+const AllEvents EventType = "*"
 
 // An EncodedEvent is an event in the form in which it is stored, signed and sent.
 type EncodedEvent struct {
@@ -23,6 +28,10 @@ type EncodedEvent struct {
 
 	// Resource is the resource that the event is about; empty means none in particular.
 	Resource string
+
+	// Scope is the scope that subscribing to Type requires. Publishing matches it with
+	// [Webhook.EventScopes]; stores do not keep it.
+	Scope scopes.Scope
 
 	// Body is the exact JSON that receivers get: {"id":…,"type":…,"timestamp":…,"data":…}. It must
 	// not be changed.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 )
 
@@ -16,8 +17,13 @@ type Webhook struct {
 	URL     string // https
 
 	// Events are the subscribed event types, at least one, in the caller's order without
-	// duplicates.
+	// duplicates; or only [AllEvents].
 	Events []EventType
+
+	// EventScopes are the scopes of the types that [AllEvents] stands for: of all types declared when
+	// Events was set to it. They are kept when Events changes, because pending deliveries may have
+	// these types.
+	EventScopes []scopes.Scope
 
 	// PastEvents are the event types from which the webhook has unsubscribed, without duplicates.
 	// Pending and recovered deliveries of the webhook may have these types.
@@ -159,8 +165,10 @@ var NoEnd = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 // Paused reports whether the webhook is paused at now.
 func (w *Webhook) Paused(now time.Time) bool { return now.Before(w.PausedUntil) }
 
-// Subscribes reports whether the webhook is active and subscribed to t, and so gets new events of
-// this type.
-func (w *Webhook) Subscribes(t EventType) bool {
-	return w.Active && slices.Contains(w.Events, t)
+// Subscribes reports whether the webhook, active or not, is subscribed to t, a type with this scope.
+func (w *Webhook) Subscribes(t EventType, scope scopes.Scope) bool {
+	return slices.Contains(w.Events, t) || w.SubscribesAll() && slices.Contains(w.EventScopes, scope)
 }
+
+// SubscribesAll reports whether Events is [AllEvents].
+func (w *Webhook) SubscribesAll() bool { return len(w.Events) > 0 && w.Events[0] == AllEvents }

@@ -58,7 +58,7 @@ func (s *Store) enqueue(encoded driver.EncodedEvent, only string) (deliveries in
 	var pending []driver.PendingDelivery
 	for _, r := range s.webhooks[e.Account] {
 		w := r.record
-		if !slices.Contains(w.Events, e.Type) || !w.Resources.Allows(e.Resource) || only != "" && only != w.ID {
+		if !w.Subscribes(e.Type, e.Scope) || !w.Resources.Allows(e.Resource) || only != "" && only != w.ID {
 			continue
 		}
 		d := &delivery{event: e}
@@ -70,7 +70,7 @@ func (s *Store) enqueue(encoded driver.EncodedEvent, only string) (deliveries in
 			pending = append(pending, s.report(d))
 		}
 	}
-	e.matched = len(pending)
+	e.matched, e.Scope = len(pending), ""
 	s.log = append(s.log, e)
 	s.events[name] = e
 	s.added(pending...)

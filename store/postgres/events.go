@@ -48,8 +48,8 @@ var (
 // A single event is passed as values rather than in arrays, because the planner would plan again
 // for each array length.
 const (
-	manyEvents = `unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::bytea[], $6::smallint[], $7::text[], $11::text[]) with ordinality`
-	oneEvent   = `(values ($1::text, $2::text, $3::text, $4::timestamptz, $5::bytea, $6::smallint, $7::text, $11::text, 1))`
+	manyEvents = `unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::bytea[], $6::smallint[], $7::text[], $11::text[], $12::text[]) with ordinality`
+	oneEvent   = `(values ($1::text, $2::text, $3::text, $4::timestamptz, $5::bytea, $6::smallint, $7::text, $11::text, $12::text, 1))`
 )
 
 // An addedEvent is a result row of enqueueMany.
@@ -67,6 +67,7 @@ func eventColumns(events []*publication, latest time.Time) []any {
 		column(events, func(e *publication) string { return e.TraceContext }),
 		changeAdded, "", latest,
 		column(events, func(e *publication) string { return e.Resource }),
+		column(events, func(e *publication) string { return string(e.Scope) }),
 	}
 }
 
@@ -89,7 +90,7 @@ func (s *Store) enqueue(ctx context.Context, db rowQuerier, encoded *driver.Enco
 	for try := 1; ; try++ {
 		var place int
 		err := db.QueryRow(ctx, s.sql(enqueueOne), encoded.Account, encoded.ID, string(encoded.Type), utc(encoded.Timestamp),
-			storedBody(encoded), shardOf(encoded.Account), encoded.TraceContext, changeAdded, only, s.clock.latest(), encoded.Resource).Scan(&place, &deliveries)
+			storedBody(encoded), shardOf(encoded.Account), encoded.TraceContext, changeAdded, only, s.clock.latest(), encoded.Resource, string(encoded.Scope)).Scan(&place, &deliveries)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return deliveries, true, err
 		}

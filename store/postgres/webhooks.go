@@ -70,8 +70,11 @@ func (s *Store) webhook(r *webhookRow) (w driver.Webhook, err error) {
 	if err != nil {
 		return driver.Webhook{}, fmt.Errorf("webhook %s: %w", r.ID, err)
 	}
-	if len(w.Events) == 0 {
+	switch {
+	case len(w.Events) == 0:
 		w.Events = nil
+	case w.SubscribesAll():
+		w.Events = w.Events[:1:1]
 	}
 	return w, nil
 }
@@ -81,11 +84,23 @@ func (s *Store) webhook(r *webhookRow) (w driver.Webhook, err error) {
 // recognize.
 func (s *Store) values(w *driver.Webhook, unknown []byte) []any {
 	return []any{
-		w.URL, texts(w.Events), w.Active, string(w.OffReason), stored(w.ProvenAt), stored(w.FailingSince), stored(w.WarnedAt),
+		w.URL, subscriptions(w), w.Active, string(w.OffReason), stored(w.ProvenAt), stored(w.FailingSince), stored(w.WarnedAt),
 		s.dataKey.Seal(w.Secret, w.ID), s.dataKey.Seal(w.PreviousSecret, w.ID),
 		w.FailingEvent, w.FailedAgain, w.Held, stored(w.OffAt), packed((*listed.Webhook)(w), unknown), texts(w.Resources.Names()),
 		s.dataKey.SealText((*listed.Webhook)(w).HeaderSecrets(), w.ID), stored(w.PausedUntil),
 	}
+}
+
+// subscriptions returns the column events, which enqueue.sql compares with the type and scope of an
+// event.
+func subscriptions(w *driver.Webhook) []string {
+	list := texts(w.Events)
+	if w.SubscribesAll() {
+		for _, scope := range w.EventScopes {
+			list = append(list, "*:"+string(scope))
+		}
+	}
+	return list
 }
 
 // texts converts a list to strings. It never returns nil, which would be null.

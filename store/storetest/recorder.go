@@ -65,7 +65,7 @@ func (r *Recorder) note(reports ...Report) {
 		var c driver.Webhook
 		if w := reports[i].Webhook; w != nil {
 			c = *w
-			c.Events, c.PastEvents = slices.Clone(w.Events), slices.Clone(w.PastEvents)
+			c.Events, c.PastEvents, c.EventScopes = slices.Clone(w.Events), slices.Clone(w.PastEvents), slices.Clone(w.EventScopes)
 		}
 		r.copies = append(r.copies, c)
 	}

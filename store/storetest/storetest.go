@@ -65,6 +65,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"EnqueueRaces", enqueueRaces},
 		{"Skipped", skipped},
 		{"Resources", resources},
+		{"AllEvents", allEvents},
 		{"UpdateAlert", updateAlert},
 		{"AlertEvents", alertEvents},
 		{"Deferrable", deferrableAlerts},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/driver"
@@ -92,7 +93,7 @@ func (t *tester) everyKind() {
 	full.URL, full.Active, full.OffReason, full.Events, full.PastEvents = long("url", 4096), false, driver.OffGone, full.Events[:1], full.Events[1:]
 	full.Threshold, full.ProvenAt, full.FailingSince, full.FailingEvent, full.FailedAgain = math.MaxInt64, some, some.Add(1), "event", true
 	full.WarnedAt, full.PreviousSecret, full.PreviousSecretExpiresAt = some.Add(time.Hour), signing.NewSecret(), some.Add(time.Minute)
-	full.Headers, full.PausedUntil, full.SecretsVersion = someHeaders(), some, 3
+	full.Headers, full.PausedUntil, full.SecretsVersion, full.EventScopes = someHeaders(), some, 3, []scopes.Scope{scopes.FilesRead, "teams:read"}
 	must := func(w driver.Webhook, options driver.CreateOptions) {
 		t.must(t.store.CreateWebhook(t.Context(), w, options))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/storageapi/storageapi/apierr"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/driver"
 )
@@ -20,7 +21,7 @@ func webhookValues(run runner) {
 		full.FailingEvent, full.FailedAgain, full.Held = "event", true, true
 		full.OffAt, full.Headers, full.PausedUntil = some.Add(time.Hour), someHeaders(), driver.NoEnd
 		full.ProvenAt, full.FailingSince, full.WarnedAt = some.Add(-time.Minute), some.Add(time.Minute), some.Add(time.Hour)
-		full.PastEvents = []driver.EventType{fourthType, thirdType}
+		full.PastEvents, full.EventScopes = []driver.EventType{fourthType, thirdType}, []scopes.Scope{scopes.FilesRead, "teams:read"}
 		full.PreviousSecret, full.PreviousSecretExpiresAt = signing.NewSecret(), some.Add(time.Second)
 		bare.Active, bare.Threshold, bare.Secret = false, 0, signing.Secret{}
 		t.createWebhooks(full, bare)

@@ -118,9 +118,9 @@ func changed(client *ClientWithResponses, id KeyId) {
 
 // hook creates a webhook for the host's own event type.
 func hook(client *ClientWithResponses) {
-	got, err := client.CreateWebhookWithResponse(context.Background(), nil, CreateWebhook{Url: "https://example.com/hooks", Events: []EventType{EventTypeInvoicesPaid}})
+	got, err := client.CreateWebhookWithResponse(context.Background(), nil, CreateWebhook{Url: "https://example.com/hooks", Events: WebhookEvents{SubscribedTypeInvoicesPaid}})
 	want(err, got, http.StatusCreated)
-	if got.JSON201.Secret == "" || got.JSON201.Events[0] != EventTypeInvoicesPaid {
+	if got.JSON201.Secret == "" || got.JSON201.Events[0] != SubscribedTypeInvoicesPaid {
 		log.Fatal("the created webhook is not the requested one")
 	}
 	deliveries, err := client.ListDeliveriesWithResponse(context.Background(), got.JSON201.Id, nil)

@@ -69,7 +69,7 @@ create table storageapi.webhooks (
 	account                    text collate "C" not null,
 	id                         text collate "C" not null unique,
 	url                        text not null,
-	events                     text[] not null,
+	events                     text[] not null, -- types, or '*' and '*:' with each scope whose types are sent
 	active                     boolean not null,
 	off_reason                 text not null,
 	off_at                     timestamptz,

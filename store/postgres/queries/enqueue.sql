@@ -4,8 +4,8 @@
 --
 -- Webhooks are read as of the beginning of the statement, without locks: a delivery to a webhook that is
 -- deleted at the same time has no effect.
--- $1 accounts, $2 ids, $3 types, $4 times, $5 bodies, $6 shards, $7 traces and $11 resources, element by
--- element;
+-- $1 accounts, $2 ids, $3 types, $4 times, $5 bodies, $6 shards, $7 traces, $11 resources and $12 the types'
+-- scopes, element by element;
 -- $8 changeAdded; $9 the id of the only webhook that is to get them, empty: all that are subscribed;
 -- $10 the latest time that counts as now.
 with tick as materialized (
@@ -31,13 +31,13 @@ with tick as materialized (
 	from tick
 ), input as materialized (
 	select i.*, tick.at * 4096 + nextval((select tableoid::regclass from storageapi.event_numbers)) as event, w.owed, w.skipped
-	from unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::bytea[], $6::smallint[], $7::text[], $11::text[]) with ordinality
-		as i (account, id, type, at, body, shard, trace, resource, place)
+	from unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::bytea[], $6::smallint[], $7::text[], $11::text[], $12::text[]) with ordinality
+		as i (account, id, type, at, body, shard, trace, resource, scope, place)
 	cross join tick
 	cross join part
 	cross join lateral (
 		select array_agg(no) filter (where active) as owed, array_agg(no) filter (where not active) as skipped
-		from storageapi.webhooks where account = i.account and events @> array[i.type] and ($9::text = '' or id = $9)
+		from storageapi.webhooks where account = i.account and events && array[i.type, '*:' || i.scope] and ($9::text = '' or id = $9)
 			and (resources = '{}' or resources @> array[i.resource])) w
 	where not exists (select from storageapi.erasures where account = i.account)
 		and not exists (
