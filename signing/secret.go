@@ -1,6 +1,7 @@
 package signing
 
 import (
+	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/base64"
@@ -10,6 +11,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 const (
@@ -45,6 +47,8 @@ type material struct {
 	key    []byte // the bytes that the text encodes
 	keying sync.Once
 	macs   *macs // nil until the secret first signs or verifies, since many secrets are only stored and listed
+
+	private atomic.Pointer[ed25519.PrivateKey] // nil until the secret is first used for v1a
 }
 
 // NewSecret returns a new secret of 32 random bytes from the system's generator. It cannot fail.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,10 +28,14 @@ var (
 	ErrTimestamp = errors.New("signing: timestamp outside the tolerance")
 )
 
-// VerifierConfig configures a [Verifier]. Only Secrets has no default.
+// VerifierConfig configures a [Verifier]. Secrets, PublicKeys or both are required.
 type VerifierConfig struct {
-	// Secrets are the live secrets of the webhook, 1 to 16: usually one, two during a rotation.
+	// Secrets are the live secrets of the webhook, at most 16: usually one, two during a rotation.
 	Secrets []Secret
+
+	// PublicKeys are the live public keys of the webhook, at most 16, if it signs with [V1a]. With
+	// Secrets and PublicKeys, the signatures of one scheme suffice.
+	PublicKeys []PublicKey
 
 	// Header is the header with the signature of the body. "" is [DefaultHeader].
 	Header string
@@ -50,14 +55,16 @@ type VerifierConfig struct {
 type Verifier struct {
 	header    string
 	secrets   []Secret
+	keys      []PublicKey
 	tolerance time.Duration
 	maxBody   int64
 	now       func() time.Time
 }
 
-// NewVerifier returns a verifier. The error wraps [ErrSecret] if there are no secrets or too many,
-// or if one is zero. It wraps [ErrConfig] if Header is not a valid header name, or if Tolerance or
-// MaxBody is negative.
+// NewVerifier returns a verifier. The error wraps [ErrSecret] if there is neither a secret nor a
+// public key, if a secret is zero, or if there are too many. It wraps [ErrPublicKey] if a public
+// key is zero or there are too many, and [ErrConfig] if Header is not a valid header name, or if
+// Tolerance or MaxBody is negative.
 func NewVerifier(config VerifierConfig) (*Verifier, error) {
 	if config.Tolerance == 0 {
 		config.Tolerance = defaultTolerance
@@ -75,24 +82,31 @@ func NewVerifier(config VerifierConfig) (*Verifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := copyLive(config.Secrets)
-	if err != nil {
-		return nil, err
+	var secrets []Secret
+	if len(config.Secrets) > 0 || len(config.PublicKeys) == 0 {
+		if secrets, err = copyLive(config.Secrets); err != nil {
+			return nil, err
+		}
 	}
-	return &Verifier{key, secrets, config.Tolerance, config.MaxBody, config.Now}, nil
+	if len(config.PublicKeys) > maxSignatures || slices.Contains(config.PublicKeys, PublicKey{}) {
+		return nil, fmt.Errorf("%w: got a zero PublicKey, or more than %d", ErrPublicKey, maxSignatures)
+	}
+	return &Verifier{key, secrets, slices.Clone(config.PublicKeys), config.Tolerance, config.MaxBody, config.Now}, nil
 }
 
 // Verify returns nil if both signatures were made with live secrets, and the timestamp is within
 // the tolerance. The first signature covers body, and the second covers body with the ID and
 // timestamp in h; see [Signer.Sign]. Verify requires both, so that an attacker cannot remove the
-// signature that protects against replay. Otherwise the error wraps [ErrSignature] or
+// signature that protects against replay. Instead of both, one [V1a] signature suffices that a live
+// public key verifies, since it covers all three. Otherwise the error wraps [ErrSignature] or
 // [ErrTimestamp].
 //
 // The body must be the bytes as received. The keys of h must be canonical, as in [http.Request].
-// Each of the four headers must occur exactly once; the ID must satisfy [ValidID], and the
-// timestamp must consist of digits. Verify checks at most the first 16 signatures in each header.
-// It rejects signatures of versions other than v1, and hex digits in upper case, since each
-// signature has only one valid encoding. It compares signatures in constant time.
+// Each of the four headers must occur exactly once, except that a verifier with public keys does not
+// need the signature of body alone; the ID must satisfy [ValidID], and the timestamp must consist of
+// digits. Verify checks at most the first 16 signatures in each header. It rejects signatures of
+// unknown versions, and hex digits in upper case, since each signature has only one valid encoding.
+// It compares signatures in constant time.
 func (v *Verifier) Verify(h http.Header, body []byte) error {
 	e, err := v.open(h)
 	if err != nil {
@@ -110,6 +124,9 @@ func (v *Verifier) open(h http.Header) (encoded, error) {
 	var fields [4]string
 	for i, name := range [...]string{HeaderID, HeaderTimestamp, v.header, HeaderSignature} {
 		values := h[name]
+		if len(values) == 0 && name == v.header && len(v.keys) > 0 {
+			continue // belongs to V1
+		}
 		if len(values) != 1 {
 			return encoded{}, fmt.Errorf("%w: want one %s header, got %d", ErrSignature, name, len(values))
 		}
@@ -135,6 +152,12 @@ func (v *Verifier) open(h http.Header) (encoded, error) {
 func (v *Verifier) check(e encoded, body []byte) error {
 	w := getWorkspace()
 	defer putWorkspace(w)
+	if len(v.keys) > 0 && w.madeV1a(e, v.keys, body) {
+		return nil
+	}
+	if len(v.secrets) == 0 {
+		return fmt.Errorf("%w: %s matches no public key", ErrSignature, HeaderSignature)
+	}
 	if !w.madeService(e.service, v.secrets, body) {
 		return fmt.Errorf("%w: %s matches no secret", ErrSignature, v.header)
 	}
