@@ -18,7 +18,7 @@ const module = "github.com/storageapi/storageapi"
 // importRules lists the packages of this and other modules that each package may import, except in
 // tests. The standard library is always allowed.
 var importRules = map[string][]string{
-	".":                {"alerts", "apierr", "internal/fields", "internal/listed", "audit", "observe", "apikeys", "auth", "scopes", "store", "webhooks", "internal/httpapi", "store/bolt", "internal/id", "store/driver", "store/transfer"},
+	".":                {"alerts", "apierr", "internal/fields", "internal/listed", "audit", "observe", "apikeys", "auth", "scopes", "signing", "store", "webhooks", "internal/httpapi", "store/bolt", "internal/id", "store/driver", "store/transfer"},
 	"store/capability": {},
 
 	"scopes":   {},
@@ -67,7 +67,7 @@ var importRules = map[string][]string{
 	"storageapitest": {".", "apikeys", "auth", "scopes", "signing", "store/memory", "webhooks", "internal/pipenet", "internal/testbubble", "internal/testhook"},
 
 	// The dashboard uses the packages that hosts use.
-	"dashboard": {"apierr", "alerts", "internal/fields", "internal/listed", "audit", ".", "apikeys", "auth", "observe", "scopes", "webhooks", "internal/arrival", "internal/lasting"},
+	"dashboard": {"apierr", "alerts", "internal/fields", "internal/listed", "audit", ".", "apikeys", "auth", "observe", "scopes", "signing", "webhooks", "internal/arrival", "internal/lasting"},
 
 	"internal/arrival":    {},
 	"internal/boltfault":  {"internal/boltoption", "go.etcd.io/bbolt"},
@@ -75,7 +75,7 @@ var importRules = map[string][]string{
 	"internal/clock":      {},
 	"internal/crash":      {},
 	"internal/cursor":     {},
-	"internal/httpapi":    {"apierr", "alerts", "internal/fields", "internal/listed", "audit", "apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/id", "internal/input", "internal/lasting"},
+	"internal/httpapi":    {"apierr", "alerts", "internal/fields", "internal/listed", "audit", "apikeys", "auth", "scopes", "signing", "webhooks", "internal/arrival", "internal/id", "internal/input", "internal/lasting"},
 	"internal/fields":     {},
 	"internal/listed":     {"audit", "auth", "internal/fields", "scopes", "signing", "store/driver"},
 	"internal/heap":       {},

@@ -200,6 +200,9 @@ func TestClient_EveryOperation_HasAMethod(t *testing.T) {
 	if hook = must[client.Webhook](t)(c.UpdateWebhook(ctx, hook.ID, client.UpdateWebhook{Resources: client.Null[[]string]()})); hook.Resources != nil {
 		t.Errorf("UpdateWebhook: %+v", hook)
 	}
+	if hook = must[client.Webhook](t)(c.UpdateWebhook(ctx, hook.ID, client.UpdateWebhook{Signatures: client.Some([]string{"v1a"})})); len(hook.Signatures) != 1 || len(hook.PublicKeys) != 1 {
+		t.Errorf("UpdateWebhook: %+v", hook)
+	}
 	paused := must[client.Webhook](t)(c.UpdateWebhook(ctx, hook.ID, client.UpdateWebhook{
 		Paused: client.Some(true), Headers: map[string]client.Opt[client.Header]{"X-Token": client.Some(client.Header{Value: "gateway-token", Secret: true})},
 	}))

@@ -32,6 +32,8 @@ type Webhook struct {
 
 	// EventScopes are set if Events is "*": only events of types with these scopes are sent.
 	EventScopes []string `json:"eventScopes,omitzero"`
+	Signatures []string `json:"signatures,omitzero"` // "v1" or "v1a"; nil means only v1
+	PublicKeys []string `json:"publicKeys,omitzero"` // for v1a, the current one first, "whpk_…"
 
 	ETag string `json:"-"` // for [IfMatch]; empty in the results of CreateWebhook and Webhooks
 }
@@ -53,6 +55,8 @@ type CreateWebhook struct {
 	Secret           string   `json:"secret,omitzero"`           // "whsec_…"; empty means a new one
 
 	Headers map[string]Header `json:"headers,omitzero"` // by name
+
+	Signatures []string `json:"signatures,omitzero"` // "v1", "v1a" or both; nil means v1
 }
 
 // UpdateWebhook changes the fields that are set.
@@ -66,6 +70,7 @@ type UpdateWebhook struct {
 	Paused      Opt[bool]              `json:"paused,omitzero"`      // false ends a pause
 	PausedUntil Opt[time.Time]         `json:"pausedUntil,omitzero"` // pauses until then
 	Headers     map[string]Opt[Header] `json:"headers,omitzero"`     // Null removes a header; the others stay
+	Signatures  Opt[[]string]          `json:"signatures,omitzero"`
 }
 
 // Tested is the result of a test event.

@@ -78,7 +78,7 @@ var actionTexts = map[audit.Action]string{
 // fieldTexts are the labels of fields, the same as on the pages of keys and webhooks.
 var fieldTexts = map[string]string{
 	"name": "name", "scopes": "scopes", "expiresAt": "expiry", "labels": "labels",
-	"url": "endpoint URL", "events": "events", "eventScopes": "scopes of all events", "resources": "resources", "active": "on/off state", "held": "hold", "threshold": "balance threshold", "headers": "request headers", "pausedUntil": "pause",
+	"url": "endpoint URL", "events": "events", "eventScopes": "scopes of all events", "resources": "resources", "active": "on/off state", "held": "hold", "threshold": "balance threshold", "headers": "request headers", "signatures": "signatures", "pausedUntil": "pause",
 }
 
 // turnedKey are the labels of [audit.Entry.Turned] for keys.

@@ -252,8 +252,10 @@ func (p *pages) deliveryPage(c *call, problem string) (response, error) {
 		return response{}, err
 	}
 	due := delivery.State == webhooks.Pending && sends(&webhook) && delivery.NextAttemptAt.Sub(p.now()) < time.Minute
+	shown, view := p.viewWebhook(&webhook), p.viewDelivery(&delivery)
+	p.hideUnsent(view.Attempts, &shown)
 	return response{page: "delivery", title: "Delivery of " + delivery.EventID, tab: "webhooks", refresh: due,
-		data: deliveryPageView{p.viewWebhook(&webhook), p.viewDelivery(&delivery), event, problem, x.String()}}, nil
+		data: deliveryPageView{shown, view, event, problem, x.String()}}, nil
 }
 
 func (p *pages) redeliver(c *call) (response, error) {

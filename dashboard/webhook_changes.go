@@ -71,7 +71,7 @@ func (p *pages) testWebhook(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	return p.webhookPage(c, &testView{EventID: test.ID, Event: p.viewBody(test.Body), Attempt: p.viewAttempt(test.ID, test.Attempt)})
+	return p.webhookPage(c, &testView{EventID: test.ID, Event: p.viewBody(test.Body), Attempts: []attemptView{p.viewAttempt(test.ID, test.Attempt)}})
 }
 
 func (p *pages) askRotateSecret(_ *call, webhook *webhooks.Webhook) (response, error) {

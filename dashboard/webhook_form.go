@@ -87,6 +87,7 @@ func (p *pages) editWebhook(_ *call, webhook *webhooks.Webhook) (response, error
 	view := p.viewWebhook(webhook)
 	f := newForm(map[string][]string{"url": {webhook.URL}, "threshold": {view.Threshold}, "resources": {webhook.Resources.String()}})
 	f.fillHeaders(webhook.Headers)
+	f.fillSignatures(webhook.Signatures)
 	for _, t := range webhook.Events {
 		f.Values.Add("events", string(t))
 	}
@@ -109,7 +110,7 @@ func (p *pages) updateWebhook(c *call, webhook *webhooks.Webhook) (response, err
 	}
 	_, err = p.webhooks.Update(c.Context(), c.account, id, webhooks.UpdateParams{
 		URL: &params.URL, Events: params.Events, Threshold: &params.Threshold, Resources: &params.Resources, If: unchanged(view.Version),
-		Headers: f.changes(webhook.Headers, params.Headers),
+		Headers: f.changes(webhook.Headers, params.Headers), Signatures: params.Signatures,
 	})
 	if rule, ok := errors.AsType[*apierr.ValidationError](err); ok { // too many headers together with those that stay
 		f.Errors[rule.Field] = sentence(rule.Reason)
@@ -130,7 +131,7 @@ func (p *pages) updateWebhook(c *call, webhook *webhooks.Webhook) (response, err
 // event types that are no longer declared if the webhook is already subscribed to them.
 func (p *pages) readWebhook(f form, before []webhooks.EventType) (params webhooks.CreateParams, err error) {
 	params = webhooks.CreateParams{
-		URL: strings.TrimSpace(f.Values.Get("url")), Events: []webhooks.EventType{}, Resources: f.resources(), Headers: f.headers(),
+		URL: strings.TrimSpace(f.Values.Get("url")), Events: []webhooks.EventType{}, Resources: f.resources(), Headers: f.headers(), Signatures: f.signatures(),
 	}
 	for _, name := range f.Values["events"] {
 		params.Events = append(params.Events, webhooks.EventType(name))

@@ -33,6 +33,8 @@ type webhookView struct {
 
 	// PreviousUntil is when the previous secret stops signing.
 	PreviousUntil *when
+
+	signaturesView
 }
 
 // A sentenceView is a sentence that may contain a time, between Before and After.
@@ -49,7 +51,7 @@ func (v *webhookView) because(before string, at *when, after string) {
 func (p *pages) viewWebhook(w *webhooks.Webhook) webhookView {
 	view := webhookView{
 		ID: w.ID, URL: w.URL, Resources: w.Resources.Names(), Active: w.Active, Held: w.Held, Paused: !w.PausedUntil.IsZero(), Headers: w.Headers,
-		Created: p.when(w.CreatedAt), PreviousUntil: p.when(w.PreviousSecretExpiresAt), Version: webhookVersion(w),
+		signaturesView: viewSignatures(w), Created: p.when(w.CreatedAt), PreviousUntil: p.when(w.PreviousSecretExpiresAt), Version: webhookVersion(w),
 	}
 	for _, t := range w.Events {
 		view.Events = append(view.Events, p.viewEvent(t))
@@ -248,11 +250,11 @@ func (p *pages) skipped(c *call, webhookID string, since time.Time) (*skippedVie
 
 // A testView is the template data for the result of a test event.
 type testView struct {
-	EventID string
-	Event   *eventBodyView
-	Attempt attemptView
-	Busy    bool // not sent because another test event is running
-	Held    bool // not sent because the webhook is on hold
+	EventID  string
+	Event    *eventBodyView
+	Attempts []attemptView // one, if it was sent
+	Busy     bool          // not sent because another test event is running
+	Held     bool          // not sent because the webhook is on hold
 }
 
 func (p *pages) showWebhook(c *call) (response, error) { return p.webhookPage(c, nil) }
@@ -321,6 +323,7 @@ func (p *pages) webhookPage(c *call, test *testView) (response, error) {
 	}
 	a := response{page: "webhook", title: webhook.URL, tab: "webhooks", data: view}
 	if test != nil {
+		p.hideUnsent(test.Attempts, &shown)
 		a.replace = "webhooks/" + webhook.ID
 	}
 	return a, nil

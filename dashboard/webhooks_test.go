@@ -10,9 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -137,6 +140,54 @@ func TestWebhookHeaders(t *testing.T) {
 		s.post("webhooks/"+id+"/edit", form).want(http.StatusUnprocessableEntity).hides(secret, other)
 	}
 	wantHeaders(webhooks.Header{Name: "Authorization", Value: other, Secret: true}, webhooks.Header{Name: "X-Team", Value: "c"})
+}
+
+// The form sets and changes the signatures. The webhook's page shows its public keys, and the page of
+// a delivery only the headers that were sent.
+func TestWebhookSignatures(t *testing.T) {
+	r := newReceiver(t)
+	s, old := newDelivering(t, r)
+	made := s.post("webhooks/new", s.get("webhooks/new").form("url", r.URL, "events", "balance.low", "signatures", "v1a")).want(http.StatusOK).
+		says("the public key on the webhook’s page verifies that events come from us").hides("openssl")
+	id := s.webhooks()[0].ID
+	w := s.webhook(id)
+	if diff := cmp.Diff([]signing.Scheme{signing.V1a}, w.Signatures); diff != "" || id == old.ID || made.secret() != w.Secret.Reveal() {
+		t.Fatalf("created with signatures (-want +got):\n%s", diff)
+	}
+	s.get("webhooks/"+id).want(http.StatusOK).says("Public key only", w.Secret.PublicKey().String()).hides("Previous public key")
+	s.get("webhooks/" + old.ID).want(http.StatusOK).hides("Public key")
+	sent := s.post("webhooks/"+id+"/test", s.get("webhooks/"+id).form()).want(http.StatusOK).text()
+	if !strings.Contains(sent, "Webhook-Signature [redacted]") || strings.Contains(sent, "X-Service-Signature [redacted]") {
+		t.Errorf("the headers of the test event are not those sent: %s", sent)
+	}
+	rotated, err := s.api.Webhooks.RotateSecret(t.Context(), s.account, id, webhooks.RotateParams{Grace: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.get("webhooks/"+id).says("Public key "+rotated.Secret.PublicKey().String(), "Previous public key "+w.Secret.PublicKey().String())
+
+	edit := s.get("webhooks/" + id + "/edit").want(http.StatusOK)
+	if !strings.Contains(edit.body, `<option value="v1a" selected>`) {
+		t.Error("the form does not show the signatures")
+	}
+	change := func(values ...string) []signing.Scheme {
+		t.Helper()
+		form := s.get("webhooks/" + id + "/edit").form(append(values, "url", r.URL, "events", "balance.low")...)
+		s.post("webhooks/"+id+"/edit", form).want(http.StatusSeeOther)
+		return s.webhook(id).Signatures
+	}
+	for _, test := range []struct {
+		values []string
+		want   []signing.Scheme
+	}{
+		{nil, []signing.Scheme{signing.V1a}}, {[]string{"signatures", "v1 v1a"}, []signing.Scheme{signing.V1, signing.V1a}}, {[]string{"signatures", "v1"}, nil},
+	} {
+		if diff := cmp.Diff(test.want, change(test.values...)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", test.values, diff)
+		}
+	}
+	s.post("webhooks/"+id+"/edit", s.get("webhooks/"+id+"/edit").form("url", r.URL, "events", "balance.low", "signatures", "v2")).
+		want(http.StatusUnprocessableEntity).says("Must be v1, v1a or both.")
 }
 
 func TestPauseWebhook(t *testing.T) {

@@ -179,7 +179,11 @@ func (r *Receiver) verify(header http.Header, body []byte) error {
 	if len(secrets) == 0 {
 		return errors.New("the receiver has no secret yet: call Receiver.Trust")
 	}
-	verifier, err := signing.NewVerifier(signing.VerifierConfig{Secrets: secrets, Header: r.kit.header})
+	var keys []signing.PublicKey
+	for _, secret := range secrets {
+		keys = append(keys, secret.PublicKey())
+	}
+	verifier, err := signing.NewVerifier(signing.VerifierConfig{Secrets: secrets, PublicKeys: keys, Header: r.kit.header})
 	if err != nil {
 		return err
 	}

@@ -98,7 +98,11 @@ func (s *sender) sign(task *task, at time.Time) (outbound.Request, error) {
 	receiver.signer.Sign(signed, task.Event.ID, at, task.Event.Body)
 	header := []outbound.Field{{Name: signing.HeaderID}, {Name: signing.HeaderTimestamp}, {Name: signing.HeaderSignature}, {Name: s.receivers.header}}
 	for i := range header {
-		header[i].Value = signed[header[i].Name][0]
+		header[i].Value = signed.Get(header[i].Name)
+	}
+	standard, service := header[2].Value, header[3].Value
+	if service == "" { // belongs to [signing.V1]
+		header = header[:3]
 	}
 	if s.traces && isTraceparent(task.Event.TraceContext) {
 		header = append(header, outbound.Field{Name: headerTraceparent, Value: task.Event.TraceContext})
@@ -110,7 +114,7 @@ func (s *sender) sign(task *task, at time.Time) (outbound.Request, error) {
 		Owner:    task.Webhook.Account,
 		Standing: standingOf(task.Webhook),
 		Secrets: func() []string { // the signing secrets, the signatures, and secret headers
-			return append(headerSecrets(task.Webhook), task.Webhook.Secret.Reveal(), task.Webhook.PreviousSecret.Reveal(), header[2].Value, header[3].Value)
+			return append(headerSecrets(task.Webhook), task.Webhook.Secret.Reveal(), task.Webhook.PreviousSecret.Reveal(), standard, service)
 		},
 	}, nil
 }
@@ -131,9 +135,9 @@ func (s *WebhookService) SignatureHeader() string { return s.dispatcher.sender.r
 
 // RequestHeader returns the request header that this service sends in the given attempt for the
 // event, with "[redacted]" in place of the signatures, and without Host, Content-Length, the
-// webhook's own headers and the Traceparent of [Outbound.SendTraceparent]. It is nil if the error
-// class shows that no request was sent. After a timeout it is not nil, because the request may have
-// been sent.
+// webhook's own headers and the Traceparent of [Outbound.SendTraceparent]. It has the signature header
+// even if the webhook signed without [signing.V1]. It is nil if the error class shows that no request
+// was sent. After a timeout it is not nil, because the request may have been sent.
 func (s *WebhookService) RequestHeader(eventID string, attempt Attempt) http.Header {
 	switch attempt.Class {
 	case ClassDNS, ClassBlocked, ClassConnect, ClassTLS, ClassInternal, ClassExpired, ClassResource:

@@ -43,6 +43,11 @@ type CreateParams struct {
 	// does not compare the values of secret headers with those of the first call.
 	Headers []Header
 
+	// Signatures are the schemes that sign requests: [signing.V1], [signing.V1a] or both. Without V1,
+	// requests have no [Config.SignatureHeader]. V1a signs with a key pair derived from the secret:
+	// [Webhook.PublicKeys]. Nil means V1.
+	Signatures []signing.Scheme
+
 	// Secret is an existing signing secret, for a webhook that moves here from another system; parse
 	// it with [signing.ParseSecret]. If an IdempotencyKey is used again, Create does not compare
 	// Secret with the first call's secret. Zero means a new secret.
@@ -96,6 +101,9 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 	params.Events, _ = s.events.check(params.Events, nil)
 	resources, _ := parseResources(params.Resources)
 	params.Headers, _ = s.checkHeaders(params.Headers, false)
+	if params.Signatures != nil {
+		params.Signatures, _ = storedSignatures(params.Signatures)
+	}
 	now := s.now().UTC().Truncate(time.Millisecond)
 	webhook := Webhook{
 		ID:            s.ids.New(id.Webhook, now),
@@ -106,6 +114,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 		Version:       1,
 		Threshold:     params.Threshold,
 		Headers:       params.Headers,
+		Signatures:    params.Signatures,
 		Secret:        params.Secret,
 		CreatedAt:     now,
 	}
@@ -160,6 +169,10 @@ func (s *WebhookService) Validate(params CreateParams) (wrong []*apierr.Validati
 	refuse(err)
 	_, err = s.checkHeaders(params.Headers, false)
 	refuse(err)
+	if params.Signatures != nil {
+		_, err = storedSignatures(params.Signatures)
+		refuse(err)
+	}
 	if reason := input.IdempotencyKey(params.IdempotencyKey); reason != "" {
 		refuse(input.Invalid("Idempotency-Key", reason))
 	}

@@ -23,7 +23,7 @@ const (
 var errNoSecret = outbound.Failure{Kind: outbound.KindInternal, Text: "no usable signing secret"}
 
 // A receiver holds the target and signer for a webhook. It is valid until the webhook's URL,
-// headers or signing secrets change.
+// headers, signing secrets or signatures change.
 type receiver struct {
 	webhook  atomic.Pointer[Webhook] // the latest webhook state for which r is known to be valid
 	previous signing.Secret          // zero if the previous secret does not sign
@@ -36,7 +36,7 @@ func newReceiver(webhook *Webhook, header, agent string, at time.Time) (*receive
 	if !previous.IsZero() {
 		secrets = append(secrets, previous)
 	}
-	signer, err := signing.NewSigner(header, secrets...)
+	signer, err := signerOf(webhook, header, secrets...)
 	if err != nil {
 		return nil, errNoSecret
 	}

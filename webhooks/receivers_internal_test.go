@@ -74,3 +74,27 @@ func TestSender_RequestOfWebhook_HasItsStanding(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkSign_ManyWebhooks signs requests to 10,000 webhooks in turn.
+func BenchmarkSign_ManyWebhooks(b *testing.B) {
+	event := EncodedEvent{ID: "evt_1", Body: make([]byte, 256)}
+	for name, schemes := range map[string][]signing.Scheme{"v1": nil, "v1a": {signing.V1a}, "both": {signing.V1, signing.V1a}} {
+		b.Run(name, func(b *testing.B) {
+			s := &sender{receivers: receivers{header: signing.DefaultHeader, agent: userAgent}}
+			at, list := time.Now(), make([]Webhook, 10_000)
+			sign := func(w *Webhook) {
+				if _, err := s.sign(&task{Webhook: w, Event: event}, at); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for i := range list {
+				list[i] = Webhook{ID: fmt.Sprint("wh_", i), URL: "https://example.com/a", Secret: signing.NewSecret(), Signatures: schemes}
+				sign(&list[i])
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				sign(&list[i%len(list)])
+			}
+		})
+	}
+}

@@ -30,6 +30,8 @@ type UpdateParams struct {
 	// that are not given again.
 	Headers []Header
 
+	Signatures []signing.Scheme // replaces all schemes
+
 	If Condition
 }
 
@@ -139,7 +141,11 @@ func (s *WebhookService) checkUpdate(ctx context.Context, account, webhookID str
 		p.PausedUntil = &until
 	}
 	p.Headers, badHeaders = s.checkHeaders(p.Headers, true)
-	return p, input.JoinInvalid(badURL, badEvents, badResources, badPause, badHeaders)
+	var badSignatures error
+	if p.Signatures != nil {
+		_, badSignatures = storedSignatures(p.Signatures)
+	}
+	return p, input.JoinInvalid(badURL, badEvents, badResources, badPause, badHeaders, badSignatures)
 }
 
 func (p *UpdateParams) apply(w *Webhook, now time.Time) {
@@ -159,6 +165,9 @@ func (p *UpdateParams) apply(w *Webhook, now time.Time) {
 	}
 	if len(p.Headers) > 0 {
 		w.Headers = changeHeaders(w.Headers, p.Headers)
+	}
+	if p.Signatures != nil {
+		w.Signatures, _ = storedSignatures(p.Signatures)
 	}
 	if p.PausedUntil != nil && (w.Paused(now) || !p.PausedUntil.IsZero()) {
 		w.PausedUntil = *p.PausedUntil

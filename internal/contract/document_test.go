@@ -192,7 +192,7 @@ func testDocument(t *testing.T, d *document) {
 			absent := []string{
 				"unknownScopes", "held", "field", "errors", "requiredScopes", "requiredResources", "resources", "resource",
 				"allowedNetworks", "rateLimit", "lastUsedFrom", "scopesUsed", "networksUsed", "missing", "network", "body",
-				"paused", "pausedUntil", "headers", "eventScopes",
+				"paused", "pausedUntil", "headers", "eventScopes", "signatures", "publicKeys",
 			}
 			switch op.id {
 			case "createWebhook":

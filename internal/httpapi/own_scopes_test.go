@@ -187,7 +187,7 @@ func TestHideBalances(t *testing.T) {
 	const body = `{"url":"https://example.com","events":["files.expiring"]`
 	for _, threshold := range []string{"null", `"1"`} {
 		refused := h.do("POST", webhooksPath, admin, body+`,"balanceThreshold":`+threshold+`}`).want(400, auth.CodeValidation).message()
-		if want := `body has an unknown field "balanceThreshold"; the fields are url, events, resources, secret, headers.`; refused != want {
+		if want := `body has an unknown field "balanceThreshold"; the fields are url, events, resources, secret, headers, signatures.`; refused != want {
 			t.Errorf("got %s, want %s", refused, want)
 		}
 	}

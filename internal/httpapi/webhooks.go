@@ -8,6 +8,7 @@ import (
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/listed"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -26,6 +27,9 @@ type webhookView struct {
 	CreatedAt timestamp `json:"createdAt"`
 
 	Headers map[string]headerView `json:"headers,omitempty"`
+
+	Signatures []signing.Scheme    `json:"signatures,omitempty"` // absent if only v1
+	PublicKeys []signing.PublicKey `json:"publicKeys,omitempty"`
 }
 
 // A webhookMadeView adds the threshold to a webhookView if the creation set one.
@@ -98,6 +102,9 @@ func viewWebhook(webhook webhooks.Webhook) webhookView {
 		Active:    webhook.Active,
 		CreatedAt: timestamp(webhook.CreatedAt),
 		Headers:   viewHeaders(webhook.Headers),
+
+		Signatures: webhook.Signatures,
+		PublicKeys: webhook.PublicKeys(),
 	}
 }
 
@@ -175,10 +182,11 @@ func (a *api) findWebhook(c *call) (webhooks.Webhook, error) {
 func (a *api) webhookFields(params *webhooks.CreateParams) []field {
 	fields := []field{
 		required("url", &params.URL, identity),
-		required("events", &params.Events, parseEvents),
+		required("events", &params.Events, texts),
 		optional("resources", &params.Resources, identity),
 		optional("secret", &params.Secret, parseSecret),
 		headersField(&params.Headers, false),
+		optional("signatures", &params.Signatures, texts),
 	}
 	if a.hasBalances() {
 		fields = append(fields, optional(thresholdField, &params.Threshold, a.parseThreshold))
@@ -190,10 +198,11 @@ func (a *api) webhookFields(params *webhooks.CreateParams) []field {
 func (a *api) webhookPatch(params *webhooks.UpdateParams) []field {
 	fields := []field{
 		patch("url", &params.URL, identity),
-		patchValue("events", &params.Events, parseEvents),
+		patchValue("events", &params.Events, texts),
 		patch("active", &params.Active, identity),
 		nullablePatch("resources", &params.Resources, identity),
 		headersField(&params.Headers, true),
+		patchValue("signatures", &params.Signatures, texts),
 	}
 	fields = append(fields, pauseFields(&params.PausedUntil)...)
 	if a.hasBalances() {
@@ -202,12 +211,13 @@ func (a *api) webhookPatch(params *webhooks.UpdateParams) []field {
 	return fields
 }
 
-func parseEvents(names []string) ([]webhooks.EventType, error) {
-	events := make([]webhooks.EventType, len(names))
+// texts converts a list of texts that the service validates.
+func texts[T ~string](names []string) ([]T, error) { //nolint:unparam // a field's parse function
+	list := make([]T, len(names))
 	for i, name := range names {
-		events[i] = webhooks.EventType(name)
+		list[i] = T(name)
 	}
-	return events, nil
+	return list, nil
 }
 
 var parseSecret = webhooks.ParseSecret

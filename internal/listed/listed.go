@@ -93,6 +93,7 @@ func (w *Webhook) Fields(walk *fields.Walk) {
 	fields.Texts(walk, "eventScopes", 19, fields.Setting, &w.EventScopes)
 	fields.FormattedTexts(walk, "headers", 11, fields.Setting|fields.Created|fields.Sent, &w.Headers, headerTexts, parseHeaders)
 	fields.Number(walk, "secretsVersion", 12, fields.Tagged, &w.SecretsVersion)
+	fields.Texts(walk, "signatures", 17, fields.Setting|fields.Created|fields.Sent, &w.Signatures)
 	if !walk.Packed() {
 		if walk.Copies() {
 			w.Headers = slices.Clone(w.Headers)

@@ -309,10 +309,11 @@ func (d *deeds) changeWebhook() deed {
 	account, id, active, warned, err := d.account(), d.some("wh"), d.rand.IntN(3) > 0, d.rand.IntN(3) == 0, d.fails()
 	note := d.note(account, audit.WebhookChanged, id)
 	headers := []webhooks.Header{{Name: "X-Token", Value: d.some("value"), Secret: d.rand.IntN(2) == 0}}[d.rand.IntN(2):]
+	schemes := pick(d.rand, nil, []signing.Scheme{signing.V1a})
 	until, resources := pick(d.rand, time.Time{}, d.begun.Add(day), webhooks.NoEnd), d.resources()
 	return deed{fmt.Sprint("changes ", id, " of ", account, " to active ", active, ", paused until ", until), func(t *twin) any {
 		w, err := t.UpdateWebhook(d.ctx, account, account+id, func(w *webhooks.Webhook, entry *audit.Entry) error {
-			w.Headers, w.PausedUntil, w.Resources = headers, until, resources
+			w.Headers, w.PausedUntil, w.Resources, w.Signatures = headers, until, resources, schemes
 			if w.Active, *entry = active, note; warned && !w.FailingSince.IsZero() {
 				w.WarnedAt = d.begun.Add(day)
 			}

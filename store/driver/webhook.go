@@ -58,6 +58,10 @@ type Webhook struct {
 	// names.
 	Headers []Header
 
+	// Signatures are the schemes that sign requests, in the order of their names; nil means only
+	// [signing.V1].
+	Signatures []signing.Scheme
+
 	Secret    signing.Secret // signs requests
 	CreatedAt time.Time      // UTC, to the millisecond
 
@@ -164,6 +168,20 @@ var NoEnd = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
 // Paused reports whether the webhook is paused at now.
 func (w *Webhook) Paused(now time.Time) bool { return now.Before(w.PausedUntil) }
+
+// PublicKeys returns the keys that verify requests if the webhook signs with [signing.V1a]: that of
+// Secret and, if it is set, that of PreviousSecret.
+func (w *Webhook) PublicKeys() (keys []signing.PublicKey) {
+	if !slices.Contains(w.Signatures, signing.V1a) {
+		return nil
+	}
+	for _, secret := range [...]signing.Secret{w.Secret, w.PreviousSecret} {
+		if !secret.IsZero() {
+			keys = append(keys, secret.PublicKey())
+		}
+	}
+	return keys
+}
 
 // Subscribes reports whether the webhook, active or not, is subscribed to t, a type with this scope.
 func (w *Webhook) Subscribes(t EventType, scope scopes.Scope) bool {

@@ -82,7 +82,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 	w.FailingSince, w.WarnedAt = some, some.Add(time.Hour)
 	w.FailingEvent, w.FailedAgain = "event", true
 	w.PreviousSecret, w.PreviousSecretExpiresAt = signing.NewSecret(), some.Add(time.Minute)
-	w.Headers, w.PausedUntil = someHeaders(), some
+	w.Headers, w.PausedUntil, w.Signatures = someHeaders(), some, []signing.Scheme{signing.V1a}
 	reopened("webhooks, active, inactive and deleted", func(t *tester) {
 		t.createWebhooks(w, off, newWebhook("acct", "gone"))
 		t.enqueue(newEvent("acct", "event"), 3)

@@ -94,6 +94,7 @@ func (t *tester) everyKind() {
 	full.Threshold, full.ProvenAt, full.FailingSince, full.FailingEvent, full.FailedAgain = math.MaxInt64, some, some.Add(1), "event", true
 	full.WarnedAt, full.PreviousSecret, full.PreviousSecretExpiresAt = some.Add(time.Hour), signing.NewSecret(), some.Add(time.Minute)
 	full.Headers, full.PausedUntil, full.SecretsVersion, full.EventScopes = someHeaders(), some, 3, []scopes.Scope{scopes.FilesRead, "teams:read"}
+	full.Signatures = []signing.Scheme{signing.V1, signing.V1a}
 	must := func(w driver.Webhook, options driver.CreateOptions) {
 		t.must(t.store.CreateWebhook(t.Context(), w, options))
 	}
