@@ -32,8 +32,8 @@ type Webhook struct {
 
 	// EventScopes are set if Events is "*": only events of types with these scopes are sent.
 	EventScopes []string `json:"eventScopes,omitzero"`
-	Signatures []string `json:"signatures,omitzero"` // "v1" or "v1a"; nil means only v1
-	PublicKeys []string `json:"publicKeys,omitzero"` // for v1a, the current one first, "whpk_…"
+	Signatures  []string `json:"signatures,omitzero"` // "v1" or "v1a"; nil means only v1
+	PublicKeys  []string `json:"publicKeys,omitzero"` // for v1a, the current one first, "whpk_…"
 
 	ETag string `json:"-"` // for [IfMatch]; empty in the results of CreateWebhook and Webhooks
 }
