@@ -160,7 +160,8 @@ func FuzzWebhookBody(f *testing.F) {
 		f.Fatal(err)
 	}
 	addBodies(f, withThresholds(f, memory.New(), offered).webhookFields(new(webhooks.CreateParams)),
-		`{"url":"https://example.com","events":["balance.low"],"resources":["b"],"secret":"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw","headers":{"X-Team":{"value":"a"},"Authorization":{"value":"Bearer 12345678","secret":true}}}`,
+		`{"url":"https://example.com","events":["balance.low"],"resources":["b"],"secret":"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw","headers":{"X-Team":{"value":"a"},"Authorization":{"value":"Bearer 12345678","secret":true}},"signatures":["v1","v1a"]}`,
+		`{"url":"https://example.com","events":["*"],"signatures":["v2"]}`, `{"url":"https://example.com","events":["*","*"],"signatures":null}`,
 		`{"url":"https://example.com","events":["balance.low"],"resources":[" "],"secret":"short","headers":{"Host":{"value":"a"},"X-A":{"value":"1","secret":true}}}`,
 		`{"url":"https://example.com","events":["balance.low"],"resources":null,"secret":null,"headers":{"X-A":null,"x-a":{"value":1}}}`,
 		`{"url":"https://example.com/h?a&b","events":["balance.low"],"balanceThreshold":"0.5"}`,

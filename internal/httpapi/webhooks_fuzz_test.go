@@ -39,7 +39,7 @@ func FuzzWebhookUpdateBody(f *testing.F) {
 		`{}`, `{"url":"https://example.com/h?a&b","events":["balance.low"],"active":true,"balanceThreshold":"0.5"}`,
 		`{"balanceThreshold":null}`, `{"events":[]}`, `{"active":null}`, `{"url":null}`, `{"active":"true"}`, `{"\u0061ctive":false}`, ``,
 		`{"resources":["a"],"paused":true,"headers":{"X-Team":{"value":"a"},"Authorization":{"value":"Bearer 12345678","secret":true}}}`,
-		`{"resources":null,"paused":false,"headers":{"X-Team":null,"Authorization":null}}`, `{"pausedUntil":"9000-01-01T00:00:00Z"}`,
+		`{"resources":null,"paused":false,"headers":{"X-Team":null,"Authorization":null}}`, `{"events":["*"],"signatures":["v1a"]}`, `{"signatures":[]}`, `{"pausedUntil":"9000-01-01T00:00:00Z"}`,
 		`{"resources":[],"paused":false,"pausedUntil":"9000-01-01","headers":{"X-A":{"value":"","secret":null}}}`, `{"paused":null,"pausedUntil":null,"headers":null}`,
 	)
 	f.Fuzz(func(t *testing.T, data []byte) {
