@@ -41,7 +41,7 @@ func TestBreaker_ConsecutiveFailures_OpensAndPausesDoubleUpToAMinute(t *testing.
 		b.answer(Unknown, probe...) // no evidence: the pause does not change
 		b.s.End(&probe[0].Slot, Fate{Pending: true})
 		b.succeed(b.started(9, "w10")...)
-		if got, want := b.s.State("w"), (State{Cap: 1}); got != want {
+		if got, want := b.s.State("w"), (State{Cap: 1, Known: true}); got != want {
 			t.Errorf("after a success: %+v, want %+v", got, want)
 		}
 	})
