@@ -31,7 +31,7 @@ import (
 
 func init() { roles["use flipped"] = useFlipped }
 
-var flippedFiles = flag.Int("flipped", 20, "how many files TestFlippedBits_EveryMethod_ReturnsErrors damages; a quarter with -short or the race detector")
+var flippedFiles = flag.Int("flipped", 8, "how many files TestFlippedBits_EveryMethod_ReturnsErrors damages; a quarter with -short or the race detector")
 
 // The test makes many copies of a file, and flips one bit in each: in a page number, a position or
 // a length. A separate process then calls every method of the store. No method may end the process

@@ -19,6 +19,7 @@ import (
 
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/audit"
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/bolt/boltops"
 	"github.com/storageapi/storageapi/store/driver"
@@ -71,6 +72,9 @@ func rich(t *testing.T, events int) string {
 // changed row.
 func TestVerify_DamagedRow_IsNamed(t *testing.T) {
 	t.Parallel()
+	if testbubble.Raced {
+		t.Skip("one goroutine, and six times as long under the race detector")
+	}
 	small, large := rich(t, 6), rich(t, 170)
 	verify(t, small)
 	verify(t, large)
