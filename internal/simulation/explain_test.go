@@ -135,7 +135,7 @@ func (s *subscriber) reasons(k *hook, e *event) []webhooks.Reason {
 		return []webhooks.Reason{webhooks.ReasonCreatedLater, webhooks.ReasonNotSubscribed, webhooks.ReasonChangedLater, webhooks.ReasonThreshold}
 	case last == nil:
 		return []webhooks.Reason{webhooks.ReasonCreatedLater}
-	case slices.Contains(k.events, string(published)):
+	case k.subscribes(published):
 		return []webhooks.Reason{webhooks.ReasonChangedLater}
 	}
 	return []webhooks.Reason{webhooks.ReasonNotSubscribed}
@@ -171,7 +171,7 @@ func (s *subscriber) reasonsOfAlert(k *hook, e *webhooks.StoredEvent, state webh
 	switch of := k.states[0]; {
 	case len(k.states) > 1 || state != "":
 		return nil
-	case !slices.Contains(k.events, string(e.Type)):
+	case !k.subscribes(e.Type):
 		return []webhooks.Reason{webhooks.ReasonNotSubscribed}
 	case s.world.clockMoves():
 		return []webhooks.Reason{webhooks.ReasonCreatedLater, webhooks.ReasonThreshold}

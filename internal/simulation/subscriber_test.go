@@ -152,7 +152,12 @@ func (s *subscriber) change(k *hook, from time.Duration, to *hook) {
 	defer s.mu.Unlock()
 	k.url, k.events, k.active, k.deleted = to.url, to.events, to.active, to.deleted
 	k.resources, k.token, k.isSecret, k.changing = to.resources, to.token, to.isSecret, false
-	k.states = append(k.states, state{from, s.world.now(), k.active && !k.deleted, slices.Contains(k.events, string(published)) || slices.Contains(k.events, string(webhooks.AllEvents)), k.resources, k.token})
+	k.states = append(k.states, state{from, s.world.now(), k.active && !k.deleted, k.subscribes(published), k.resources, k.token})
+}
+
+// subscribes reports whether the webhook is subscribed to a type.
+func (k *hook) subscribes(t webhooks.EventType) bool {
+	return slices.Contains(k.events, string(t)) || slices.Contains(k.events, string(webhooks.AllEvents))
 }
 
 // recent returns the states in which a webhook was in the last minute, in which all attempts in
