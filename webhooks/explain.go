@@ -126,7 +126,7 @@ func (s *WebhookService) explainAbsence(ctx context.Context, x *Explanation, w *
 	subscribed := s.Subscribes(w, x.Type)
 	kept := func(lifetime time.Duration) bool { return lifetime < 0 || now.Sub(x.PublishedAt) < lifetime }
 	switch {
-	case !subscribed && !slices.Contains(w.PastEvents, x.Type) && !slices.Contains(w.PastEvents, AllEvents): // it never was
+	case !subscribed && !w.SubscribesAll() && !slices.Contains(w.PastEvents, x.Type) && !slices.Contains(w.PastEvents, AllEvents): // it never was
 		x.Reason = ReasonNotSubscribed
 		return nil
 	case !w.CreatedAt.Before(x.PublishedAt):
