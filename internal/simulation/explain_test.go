@@ -120,6 +120,9 @@ func (s *subscriber) reasons(k *hook, e *event) []webhooks.Reason {
 	ever := false
 	for i := range k.states {
 		st := &k.states[i]
+		if !allows(st.resources, e.resource) {
+			return nil // it may be filtered
+		}
 		if ever = ever || st.published; st.to < e.from {
 			last = st
 		} else if st.from <= e.to {
@@ -169,7 +172,7 @@ func (s *subscriber) reasonsOfAlert(k *hook, e *webhooks.StoredEvent, state webh
 	defer s.mu.Unlock()
 	at := e.PublishedAt.Sub(s.world.began)
 	switch of := k.states[0]; {
-	case len(k.states) > 1 || state != "":
+	case len(k.states) > 1 || state != "" || !allows(of.resources, e.Resource):
 		return nil
 	case !k.subscribes(e.Type):
 		return []webhooks.Reason{webhooks.ReasonNotSubscribed}
