@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"testing"
 	"time"
 
@@ -169,7 +168,7 @@ func TestRefusals_Flood_IsBounded(t *testing.T) {
 
 // While the store fails, the refusals of failed writes come back again and again. They must not add up:
 // at most 65,536 are pending, and the last failed write holds as many.
-func TestRefusals_StoreKeepsFailing_MemoryIsBounded(t *testing.T) {
+func TestRefusals_StoreKeepsFailing_AreBounded(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := newSpy()
 		store.fail(errors.New("disk full"))
@@ -178,7 +177,6 @@ func TestRefusals_StoreKeepsFailing_MemoryIsBounded(t *testing.T) {
 		for i := range 700 {
 			ids, routes = append(ids, fmt.Sprint("key_", i)), append(routes, fmt.Sprint("GET /", i))
 		}
-		before := heapInUse()
 		for range 10 {
 			for _, id := range ids {
 				for _, route := range routes[:20] {
@@ -186,9 +184,6 @@ func TestRefusals_StoreKeepsFailing_MemoryIsBounded(t *testing.T) {
 				}
 			}
 			time.Sleep(time.Minute)
-		}
-		if grown := heapInUse() - before; grown > 18<<20 { // 14 as measured, 20 without the limit
-			t.Errorf("%d MiB more in use after 140,000 refusals, want at most 18", grown>>20)
 		}
 		store.fail(nil)
 		time.Sleep(10 * time.Minute)
@@ -202,14 +197,6 @@ func TestRefusals_StoreKeepsFailing_MemoryIsBounded(t *testing.T) {
 			t.Errorf("%d refusals were written, want most of 65536", refusals)
 		}
 	})
-}
-
-// heapInUse returns the number of bytes of live objects.
-func heapInUse() int64 {
-	runtime.GC()
-	var stats runtime.MemStats
-	runtime.ReadMemStats(&stats)
-	return int64(stats.HeapAlloc)
 }
 
 func TestCreate_InvalidLimits_NamesField(t *testing.T) {

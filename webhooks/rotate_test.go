@@ -46,10 +46,12 @@ func TestRotateSecret(t *testing.T) {
 	}
 	want := made
 	want.Secret, want.PreviousSecret, want.PreviousSecretExpiresAt = first.Secret, made.Secret, noon.Add(time.Hour+time.Millisecond)
+	want.SecretsVersion = 1
 	check("rotated", first, want)
 
 	second := rotate(2 * time.Hour)
 	want.Secret, want.PreviousSecret, want.PreviousSecretExpiresAt = second.Secret, first.Secret, noon.Add(2*time.Hour+time.Millisecond)
+	want.SecretsVersion = 2
 	check("rotated again", second, want)
 
 	clock.Set(want.PreviousSecretExpiresAt.Add(-1))
@@ -72,7 +74,7 @@ func TestRotateSecret(t *testing.T) {
 		t.Error("a webhook prints its previous secret")
 	}
 	third := rotate(0)
-	want.Secret = third.Secret
+	want.Secret, want.SecretsVersion = third.Secret, 3
 	check("rotated without a grace", third, want)
 	_, err = service.RotateSecret(t.Context(), account, made.ID, webhooks.RotateParams{Grace: -1})
 	wantInvalid(t, err, "Grace")

@@ -56,7 +56,7 @@ func TestCreate_ReturnsStoredWebhook(t *testing.T) {
 func TestCreate_InvalidEvents_ReturnsError(t *testing.T) {
 	long := webhooks.EventType(fmt.Sprintf("%01000000d", 1))
 	for name, events := range map[string][]webhooks.EventType{
-		"nil": nil, "none": {}, "unknown": {"files.deleted"}, "one of them": {alerts.TypeBalanceLow, "x"}, "empty": {""}, "all": {"*"},
+		"nil": nil, "none": {}, "unknown": {"files.deleted"}, "one of them": {alerts.TypeBalanceLow, "x"}, "empty": {""}, "all and one": {"*", alerts.TypeBalanceLow},
 		"wrong case": {"Balance.Low"}, "a space": {"balance.low "}, "a pattern": {"balance.*"}, "long": {long, long, long, long, long, long, long, long, long, long, long},
 	} {
 		t.Run(name, func(t *testing.T) {
