@@ -26,7 +26,7 @@ var (
 // beyondSchemas matches the API's errors for rules that a schema cannot express. A request that
 // breaks such a rule is still valid according to the document. The list includes boolean
 // parameters, because for them the validator accepts 0, 1 and t, unlike the API.
-var beyondSchemas = regexp.MustCompile(`^(expiresAt must be (in the future|before the year|an RFC 3339)|url must |cursor must |balanceThreshold must be at most|(from|to|since|until|unusedSince) must |failed must be true or false|allowedNetworks must be IP networks)`)
+var beyondSchemas = regexp.MustCompile(`^((expiresAt|pausedUntil) must be (in the future|before the year|an RFC 3339)|paused must not be false|url must |cursor must |balanceThreshold must be at most|(from|to|since|until|unusedSince) must |failed must be true or false|allowedNetworks must be IP networks)`)
 
 // A walker makes random calls based on the document.
 type walker struct {
