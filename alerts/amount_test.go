@@ -140,7 +140,7 @@ func FuzzAmount(f *testing.F) {
 	})
 }
 
-// A database driver must write an Amount as MIST, and read it back.
+// A database driver must write an Amount as an integer of MIST, and read it back.
 func TestAmount_InADatabase_IsAnIntegerOfMIST(t *testing.T) {
 	value, err := driver.DefaultParameterConverter.ConvertValue(alerts.Amount(12_500_000_000))
 	if err != nil || value != int64(12_500_000_000) {

@@ -280,7 +280,7 @@ func TestReport_Invalid_ReturnsError(t *testing.T) {
 	}
 }
 
-// The test also reports balances in between, which reset the webhook to not notified.
+// In one case, a balance is reported after each change, so that the webhook can be notified again.
 func TestBalance_ThresholdToggled_NotifiesOnceInFiveSeconds(t *testing.T) {
 	for _, reports := range []bool{false, true} {
 		t.Run(fmt.Sprint("reports ", reports), func(t *testing.T) {

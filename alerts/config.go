@@ -24,9 +24,9 @@ type Config struct {
 	// balance.low can be sent. Default: 0, so it only has to reach the threshold.
 	BalanceHysteresis Amount
 
-	// ApproachingRatios are the fractions of a limit, to a millionth, at which an event reports that
-	// the limit is approaching. Each is more than 0 and less than 1; at most 20 values. A non-nil
-	// empty slice means none. Default: 0.8.
+	// ApproachingRatios are the fractions of a limit, rounded to a millionth, at which an event
+	// reports that the limit is approaching. Each is more than 0 and less than 1; at most 20
+	// values. A non-nil empty slice means none. Default: 0.8.
 	ApproachingRatios []float64
 
 	// FileLeads are the times before a file's expiry at which an event reports that it is about to

@@ -148,8 +148,8 @@ func (s *AlertService) report(ctx context.Context, account string, metric Metric
 	return nil
 }
 
-// published observes a call to the store that began at begun, in the same way as the WebhookService
-// observes its own calls.
+// published reports a call to the store that began at begun, as the WebhookService reports its own
+// calls.
 func (s *AlertService) published(ctx context.Context, begun time.Time, account string, deliveries int, err error, events ...*webhooks.EncodedEvent) {
 	if err == nil && len(events) == 0 {
 		return

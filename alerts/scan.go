@@ -13,11 +13,11 @@ import (
 )
 
 // A FileSource yields the files of all accounts that expire before the given time, and optionally
-// other files, in a stable order, for example by ID. It begins after the file that was yielded with
-// the given cursor, even if that file is gone, or at the first file if the cursor is empty. The
-// scan ends at the first error that it yields. An interrupted scan continues near the same place,
-// possibly in another process: at once, or within a minute if the process was killed. Processes
-// that share a store run one scan at a time.
+// other files, in a stable order, for example by ID. The sequence begins after the file that was
+// yielded with the given cursor, even if that file is gone, or at the first file if the cursor is
+// empty. The scan ends at the first error in the sequence. An interrupted scan continues near the
+// same place, possibly in another process: at once, or within a minute if the process was killed.
+// Processes that share a store run one scan at a time.
 //
 //	func(ctx context.Context, after string, before time.Time) iter.Seq2[alerts.StoredFile, error] {
 //		return files.Query(ctx, "WHERE id > $1 AND expires_at < $2 ORDER BY id", after, before)

@@ -28,7 +28,7 @@ type AlertService struct {
 }
 
 const (
-	storeTimeout       = 10 * time.Second // for one step of Run
+	storeTimeout       = 10 * time.Second // for one call of reevaluateDue
 	reevaluateInterval = time.Minute
 )
 

@@ -28,7 +28,7 @@ import (
 
 // A specOp is an operation on one account.
 type specOp struct {
-	kind    string        // "balance"; "webhook" creates one; "row" creates one only in the store; "change" sets a threshold; "use"
+	kind    string        // "balance", "use", "change" (of a threshold), "webhook" (create), or "row" (create only in the store)
 	amount  alerts.Amount // balance or threshold
 	webhook int           // index of the webhook to change, in order of creation
 	used    int64

@@ -44,9 +44,8 @@ type Entry struct {
 
 	// Until depends on the action. KeyExpiring, KeyCreated: when the key expires. KeyRotated,
 	// WebhookRotated: when the previous value becomes invalid. WebhookChanged: when the pause ends.
-	// WebhookFailing: the earliest time at
-	// which the webhook will be disabled. StoreRecovered: when the store could be written again.
-	// Zero means never, or unknown.
+	// WebhookFailing: the earliest time at which the webhook will be disabled. StoreRecovered: when
+	// the store could be written again. Zero means never, or unknown.
 	Until time.Time
 
 	// Pending means that the host's function has not accepted the entry yet.

@@ -229,9 +229,9 @@ func (n *notifier) failed(account string, entry *Entry, err error, begun time.Ti
 	return waits
 }
 
-// lead reports whether this service holds the lease, and renews the lease in time. It returns false
-// if the lease has run out in between: another service may already have delivered the entries that
-// this service has read.
+// lead reports whether this service holds the lease, and renews the lease when necessary. It
+// returns false if the lease ran out before the renewal: another service may already have delivered
+// the entries that this service has read.
 func (n *notifier) lead(ctx context.Context) bool {
 	if !n.renewed.IsZero() && time.Since(n.renewed) < leaseRenew {
 		return ctx.Err() == nil

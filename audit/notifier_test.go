@@ -98,7 +98,8 @@ func wantDelivered(t *testing.T, h *host, want ...string) {
 	}
 }
 
-// Pending audit entries are delivered once and in order, including those stored while no Run is active.
+// Pending audit entries are delivered once and in order, including entries stored while no Run is
+// active.
 func TestRun_PendingAuditEntries_AreDeliveredOnceInOrder(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store, h := memory.New(), &host{}

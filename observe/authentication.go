@@ -39,7 +39,7 @@ const (
 	Canceled     Outcome = "canceled"      // the client disconnected before the key was verified
 )
 
-// Outcomes returns all outcomes, in the order of their declaration.
+// Outcomes returns all outcomes.
 func Outcomes() []Outcome {
 	return []Outcome{OK, Missing, Malformed, Unknown, Expired, Replaced, Disabled, WrongNetwork, ScopeMissing, Limited, StoreFailed, Canceled}
 }

@@ -40,7 +40,7 @@ type Attempt struct {
 	StartedAt time.Time     // UTC, to the millisecond, by Config.Now
 	Duration  time.Duration // from looking up the name to the response, to the microsecond
 	Status    int           // of the response, 100 to 999; 0 if there was none
-	Class     string        // the webhooks.ErrorClass of a failure, one of eleven; empty for success
+	Class     string        // the webhooks.ErrorClass of a failure, one of twelve; empty for success
 	Error     string        // reason of the failure, short and without secrets; not for labels
 	Result    Result        // one of [Results]
 

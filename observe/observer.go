@@ -15,8 +15,8 @@ type Observer struct {
 	Authenticated func(ctx context.Context, a Authentication)
 
 	// Published is called after each store call that stores events: for WebhookService.Publish, and
-	// for reports that cause events. It is not called for events published in the host's own
-	// transaction.
+	// for reports that cause events. For events published in the host's own transaction, it is
+	// called only if the host calls WebhookService.Published.
 	Published func(ctx context.Context, p Publication)
 
 	// Changed is called for each change to a key or webhook by this process, and when this process

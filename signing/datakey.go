@@ -49,8 +49,8 @@ func NewDataKey() *DataKey {
 	return dataKeyOf(plain)
 }
 
-// OpenDataKey opens a result of [DataKey.SealedBy] and returns its key. If stale is true, as
-// reported by the Sealer, the store must replace the result with a new one. A nil Sealer opens
+// OpenDataKey opens a result of [DataKey.SealedBy] and returns its key. If the Sealer reports that
+// the result is stale, the store must replace it with a new result of SealedBy. A nil Sealer opens
 // nothing. The error wraps [ErrSealer], [ErrSealed] or [ErrDamaged].
 func OpenDataKey(ctx context.Context, sealer Sealer, sealed []byte) (key *DataKey, stale bool, err error) {
 	if len(sealed) < 1+keyNameSize || sealed[0] != dataKeyVersion {
@@ -160,7 +160,7 @@ func (k *DataKey) unseal(name [keyNameSize]byte, sealed []byte, context string) 
 	return plain, nil
 }
 
-// textContext keeps the records of SealText and Seal with the same context apart.
+// textContext distinguishes records of SealText from records of Seal with the same context.
 const textContext = "\x00text"
 
 // SealText is like [DataKey.Seal], for other secrets of a webhook: printable text. The record of ""

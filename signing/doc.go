@@ -8,7 +8,7 @@
 //
 // # Signatures
 //
-// Every request carries two signatures of the same bytes, made with the same [Secret]:
+// By default, a request carries two signatures of its body, made with the same [Secret]:
 //
 //	X-Service-Signature: 5f0c…                  lower-case hex of HMAC-SHA256(secret as shown, body)
 //	Webhook-Id:          evt_01J…               the event, the same on every retry of it
@@ -39,8 +39,8 @@
 //
 //	openssl dgst -sha256 -hmac "$SECRET" < body
 //
-// One of them must be equal. That alone does not protect against replay. The directory testdata has
-// test vectors for implementations in any language.
+// One value must match. This check alone does not protect against replay. The directory testdata
+// has test vectors for implementations in any language.
 //
 // # Storing secrets
 //
@@ -52,5 +52,5 @@
 //
 // While two secrets are live, a request is signed with both: X-Service-Signature holds one value
 // per secret separated by commas, Webhook-Signature one per secret separated by spaces. A receiver
-// accepts either, so it can switch to the new secret at any time in between.
+// accepts a signature by either secret, so it can switch to the new secret at any time in between.
 package signing

@@ -26,8 +26,8 @@ type PublicKey struct {
 
 // PublicKey returns the public key for v1a signatures made with the secret, which must not be zero.
 // The key pair is derived from the secret (HKDF, RFC 5869), so it is replaced when the secret is
-// rotated. A receiver that has the secret can make v1a signatures, too. A secret must be random:
-// with its public key, guesses can be checked.
+// rotated. A receiver that has the secret can make v1a signatures, too. A secret must be random,
+// because anyone with its public key can check guesses of the secret.
 func (s Secret) PublicKey() PublicKey {
 	mustNotBeZero(s)
 	k := PublicKey{set: true}
@@ -52,8 +52,9 @@ func (s Secret) privateKey() ed25519.PrivateKey {
 }
 
 // ParsePublicKey returns the key with the text s: "whpk_" and the padded standard base64 of 32
-// bytes (Standard Webhooks, "Asymmetric keys"). The error wraps [ErrPublicKey]. It is also returned
-// for a secret, and [ParseSecret] refuses a public key, so that neither is taken for the other.
+// bytes (Standard Webhooks, "Asymmetric keys"). The error wraps [ErrPublicKey]. ParsePublicKey
+// refuses a secret, and [ParseSecret] refuses a public key, so that neither can be mistaken for the
+// other.
 func ParsePublicKey(s string) (PublicKey, error) {
 	encoded, prefixed := strings.CutPrefix(s, publicPrefix)
 	key, err := base64.StdEncoding.Strict().DecodeString(encoded)

@@ -29,8 +29,8 @@ const redacted = "[redacted]"
 // part of the secret's text.
 var ErrSecret = errors.New("signing: unusable secret")
 
-// Secret is the signing secret of a webhook, shared with its receiver: "whsec_" and the standard base64, with
-// padding, of 24 to 64 bytes (Standard Webhooks, "Symmetric secrets").
+// Secret is the signing secret of a webhook, shared with its receiver: "whsec_" and the standard
+// base64, with padding, of 24 to 64 bytes (Standard Webhooks, "Symmetric secrets").
 //
 // The zero Secret signs and verifies nothing.
 //
@@ -58,9 +58,9 @@ func NewSecret() Secret {
 	return secretOf(key)
 }
 
-// ParseSecret parses s, which must be exactly what [Secret.Reveal] returned. Each secret has only
-// one valid text: white space, missing padding and the URL-safe base64 alphabet are rejected. The
-// error wraps [ErrSecret].
+// ParseSecret parses s, which must have the exact form that [Secret.Reveal] returns. Each secret
+// has only one valid text: white space, missing padding and the URL-safe base64 alphabet are
+// rejected. The error wraps [ErrSecret].
 func ParseSecret(s string) (Secret, error) {
 	encoded, prefixed := strings.CutPrefix(s, secretPrefix)
 	// Do not pass on a decoding error, since it reveals positions in the text. The decoder skips

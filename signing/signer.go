@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// ErrConfig is wrapped by the error for an invalid header name, tolerance, size or key.
+// ErrConfig is wrapped by the error for an invalid header name, scheme, tolerance, size or key.
 var ErrConfig = errors.New("signing: invalid configuration")
 
 // DefaultHeader is the default header for the signature of the body (docs/spec.md, section 6).
@@ -22,7 +22,7 @@ const DefaultHeader = "X-Service-Signature"
 const (
 	HeaderID        = "Webhook-Id"        // the event's ID, the same on every retry
 	HeaderTimestamp = "Webhook-Timestamp" // when the request was signed: seconds since 1970 in decimal
-	HeaderSignature = "Webhook-Signature" // "v1," and base64, once per live secret, separated by spaces; "v1a," likewise
+	HeaderSignature = "Webhook-Signature" // "v1,…" or "v1a,…" in base64 for each scheme and live secret, separated by spaces
 )
 
 // A Scheme is a way to sign requests, with its name in [HeaderSignature].
@@ -99,7 +99,7 @@ func NewSigner(header string, secrets ...Secret) (*Signer, error) {
 }
 
 // With returns a copy of s that signs with the schemes instead of only [V1]. The error wraps
-// [ErrConfig] if there is none, or an unknown one.
+// [ErrConfig] if there is no scheme, or an unknown scheme.
 func (s *Signer) With(schemes ...Scheme) (*Signer, error) {
 	with := &Signer{header: s.header, secrets: s.secrets}
 	for _, scheme := range schemes {
@@ -158,18 +158,19 @@ func copyLive(secrets []Secret) ([]Secret, error) {
 // Sign signs body, which may be empty but must be sent unchanged, and sets the four headers in h,
 // replacing existing values:
 //
-//   - X-Service-Signature, or the header given to [NewSigner]: the lower-case hex of HMAC-SHA256 (RFC 2104) of the
-//     body, keyed with the secret's text;
+//   - X-Service-Signature, or the header given to [NewSigner]: the lower-case hex of HMAC-SHA256
+//     (RFC 2104) of the body, keyed with the secret's text;
 //   - Webhook-Id: id, which identifies the event and stays the same when it is resent;
 //   - Webhook-Timestamp: at in whole seconds, the time of this attempt;
-//   - Webhook-Signature: "v1," and the base64 of HMAC-SHA256 of "id.timestamp.body", keyed with the bytes that the
-//     secret encodes (Standard Webhooks, "Signature scheme").
+//   - Webhook-Signature: "v1," and the base64 of HMAC-SHA256 of "id.timestamp.body", keyed with the
+//     bytes that the secret encodes (Standard Webhooks, "Signature scheme").
 //
 // With several secrets the values are in the secrets' order, separated by commas in the first
 // header and by spaces in the last.
 //
-// With [V1a], see [Signer.With], Sign also adds to Webhook-Signature, for each secret, "v1a," and the base64 of the
-// ed25519 signature of "id.timestamp.body". Without [V1], it removes the first header from h.
+// With [V1a], see [Signer.With], Sign also adds "v1a," and the base64 of the ed25519 signature of
+// "id.timestamp.body" to Webhook-Signature, for each secret. Without [V1], it removes the first
+// header from h.
 //
 // Sign panics if id is not a [ValidID]: validate IDs from other sources first.
 func (s *Signer) Sign(h http.Header, id string, at time.Time, body []byte) {

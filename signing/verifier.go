@@ -97,9 +97,9 @@ func NewVerifier(config VerifierConfig) (*Verifier, error) {
 // Verify returns nil if both signatures were made with live secrets, and the timestamp is within
 // the tolerance. The first signature covers body, and the second covers body with the ID and
 // timestamp in h; see [Signer.Sign]. Verify requires both, so that an attacker cannot remove the
-// signature that protects against replay. Instead of both, one [V1a] signature suffices that a live
-// public key verifies, since it covers all three. Otherwise the error wraps [ErrSignature] or
-// [ErrTimestamp].
+// signature that protects against replay. One [V1a] signature that a live public key verifies can
+// replace both, since it covers the body, the ID and the timestamp. Otherwise the error wraps
+// [ErrSignature] or [ErrTimestamp].
 //
 // The body must be the bytes as received. The keys of h must be canonical, as in [http.Request].
 // Each of the four headers must occur exactly once, except that a verifier with public keys does not
@@ -148,7 +148,8 @@ func (v *Verifier) open(h http.Header) (encoded, error) {
 	return e, nil
 }
 
-// check returns an error unless both signatures in e are signatures of body.
+// check returns an error unless e contains a valid v1a signature of body, or both other signatures
+// are valid.
 func (v *Verifier) check(e encoded, body []byte) error {
 	w := getWorkspace()
 	defer putWorkspace(w)

@@ -23,7 +23,7 @@ type activity struct {
 	claim    atomic.Pointer[storeFailure] // error of the last claim; nil if it succeeded
 	deliver  atomic.Pointer[storeFailure] // why the store reports no pending deliveries; nil if it reports them
 	write    atomic.Pointer[storeFailure] // error of the last write; nil if it succeeded
-	last     atomic.Pointer[storeFailure] // last failure of any step
+	last     atomic.Pointer[storeFailure] // last failure of any store call
 }
 
 // A runChange is a state and the time when it began.
@@ -58,7 +58,7 @@ func (a *activity) at(s *stamp) time.Time {
 	return time.Time{}
 }
 
-// failed records that a step failed because of the store.
+// failed records a failed store call. step names the call.
 func (a *activity) failed(step string, err error) *storeFailure {
 	f := &storeFailure{time.Now(), fmt.Errorf("%s: %w", step, err)}
 	a.last.Store(f)

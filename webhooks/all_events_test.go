@@ -16,9 +16,9 @@ type accountRenamed struct{}
 
 func (accountRenamed) EventType() webhooks.EventType { return "accounts.renamed" }
 
-// TestAllEvents subscribes to all events, and then declares a type under a scope that was required
-// then and one under another scope. The other is sent only after Events was set again. Then it
-// withdraws both.
+// TestAllEvents subscribes to all events, and then declares two types. The type with a scope that
+// was already required is sent at once. The type with a new scope is sent only after Events was set
+// again. In the end both declarations are removed.
 func TestAllEvents(t *testing.T) {
 	store, all := memory.New(), []webhooks.EventType{webhooks.AllEvents}
 	before := newService(t, store, webhooks.Config{})
@@ -72,7 +72,8 @@ func TestAllEvents(t *testing.T) {
 	wantSent(teamCreated{}, true)
 	wantReason(missed, webhooks.ReasonChangedLater)
 
-	// The scopes still count after the webhook leaves some events, which may be pending.
+	// The scopes are still required after a change to fewer events, because earlier events may be
+	// pending.
 	update(alerts.TypeBalanceLow)
 	wantSent(teamCreated{}, false)
 	wantSent(accountRenamed{}, false)

@@ -73,9 +73,9 @@ func (m *entryMaker) change(ctx context.Context, before, after *Webhook) audit.E
 	return n
 }
 
-// settlement adds the audit entries that the settlement may need. A recovery is reported only if
-// the host was warned about the run of failures that it ends. The task's webhook already shows such
-// a run, because the time from the start of a run to its warning is longer than any attempt.
+// settlement adds the audit entries that may have to be stored with the settlement. Recovered is
+// stored only if the host was warned of the failures. The warning comes later than any attempt
+// lasts, so FailingSince is then already set in the attempt's copy of the webhook.
 func (m *entryMaker) settlement(s *settlement) {
 	switch w := s.Task.Webhook; {
 	case s.Deactivate != "" && s.Off == nil:
@@ -105,8 +105,8 @@ type entryAdder interface {
 }
 
 // tellRecovered stores an audit entry about the store's failure as soon as the store is writable.
-// Without other activity, this write is how the service notices the recovery. It does nothing
-// while claims or settlements fail.
+// Without other activity, only this write shows that the store has recovered. tellRecovered does
+// nothing while claims or settlements fail.
 func (m *maintainer) tellRecovered(ctx context.Context) (more bool, err error) {
 	since, failure := m.halt.failed.Load(), m.halt.activity.write.Load()
 	if since == nil && failure != nil { // the store failed again while its recovery was recorded

@@ -52,7 +52,7 @@ func actions(list []audit.Entry) string {
 }
 
 // Each stage of a webhook's failure adds one audit entry, with the time of that stage and the
-// service as the actor. A recovery adds one too, if the failure was reported.
+// service as the actor. A recovery also adds an entry, if the failure was reported.
 func TestAuditEntries_WebhookFails_OnePerStage(t *testing.T) {
 	var fails atomic.Bool
 	fails.Store(true)

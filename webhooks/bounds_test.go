@@ -68,8 +68,8 @@ func flooded(tb testing.TB, respond func(net.Conn)) func(context.Context) webhoo
 	return func(ctx context.Context) webhooks.Attempt { return service.Attempt(ctx, &task) }
 }
 
-// However much data is received, an attempt allocates no more memory than a TLS connection and a
-// bounded response need. The figures include the receiver's side.
+// An attempt allocates no more memory than a TLS connection and a bounded response need, for any
+// amount of received data. The figures include the receiver's side.
 func TestAttempt_AnyResponse_AllocatesLittle(t *testing.T) {
 	const most, attempts = 4 << 20, 8
 	for name, respond := range floods {

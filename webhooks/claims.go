@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	maxClaim  = 400              // deliveries per store call, to keep its steps short
-	minPause  = time.Millisecond // between claims, if no delivery was due
+	maxClaim  = 400              // deliveries per store call, so that the call stays short
+	minPause  = time.Millisecond // before the next claim, if not all picked deliveries were attempted
 	maxSleep  = time.Hour        // maximum pause of the run loop
 	beatEvery = 10 * time.Second // the run loop makes a round this often even if idle: see [Health.LastRound]
 	minTrial  = time.Minute      // first pause between trials; the pauses double
@@ -25,9 +25,9 @@ type claims struct {
 	trial   time.Time     // the next trial
 }
 
-// limit returns how many deliveries may be claimed now. If that is 0, next is the latest time at
-// which it can change. While results cannot be recorded, limit allows only an occasional trial of
-// one delivery: if its result is recorded, the store rejects only some results.
+// limit returns how many deliveries may be claimed now. If that is 0, next is when to check again
+// at the latest. While results cannot be recorded, limit allows only an occasional trial of one
+// delivery: if its result is recorded, the store rejects only some results.
 func (c *claims) limit(now time.Time, free int, failing bool) (limit int, next time.Time) {
 	switch {
 	case !failing:

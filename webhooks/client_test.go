@@ -160,7 +160,7 @@ func TestGone_DisablesWebhook(t *testing.T) {
 	stop := start(t, service)
 	event := publish(t, service)
 	store.next(t)
-	stop() // by then, results are logged
+	stop() // waits until results are logged
 	if got, err := service.Get(t.Context(), account, webhook.ID); err != nil || got.Active {
 		t.Errorf("it is %+v, %v", got, err)
 	}

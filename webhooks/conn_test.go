@@ -187,8 +187,8 @@ func TestIdleConnection_Unusable_UsesAnother(t *testing.T) {
 	}
 }
 
-// In one attempt an event is sent at most twice, however many idle connections there are, even to
-// a receiver that breaks every connection.
+// In one attempt an event is sent at most twice, for any number of idle connections, even to a
+// receiver that breaks every connection.
 func TestAttempt_ConnectionsBreak_SendsAtMostTwice(t *testing.T) {
 	t.Parallel()
 	needsKeptConnections(t)

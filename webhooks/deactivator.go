@@ -26,7 +26,7 @@ type deactivator struct {
 
 const (
 	deactivateStep = 64             // webhooks
-	maxAuditEntry  = 12 * time.Hour // upper bound of entry
+	maxAuditEntry  = 12 * time.Hour // from the warning to disabling, unless half of DisableAfter is less
 )
 
 // entry returns the minimum time from the warning to disabling a webhook.

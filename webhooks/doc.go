@@ -19,7 +19,7 @@
 //   - Inspect and repeat deliveries: [Delivery], [DeliveryState], [DeliveryQuery], [DeliveryPage],
 //     [Attempt], [ErrorClass], [Explanation], [Reason], [RecoverParams], [Recovery], [TestEvent],
 //     [Stats], [WebhookStats], [LimiterState].
-//   - Distinguish errors: those of package apierr, and those of this package.
+//   - Distinguish errors: the errors of package apierr, and of this package.
 //
 // Authors of stores read package driver.
 //

@@ -33,16 +33,17 @@ type Explanation struct {
 	// is zero if the pause has no end, or the probe is due.
 	Until time.Time
 
-	// AsOfNow means that Reason follows from the current settings of the webhook, which may not be
-	// those at the publication of the event. ChangedAt is when the webhook's types or resources were
-	// last changed since then, or zero if the audit entries of that time are no longer kept.
+	// AsOfNow means that Reason follows from the current settings of the webhook. They may differ
+	// from the settings when the event was published. ChangedAt is when the webhook's types or
+	// resources were last changed since then, or zero if the audit entries of that time are no
+	// longer kept.
 	AsOfNow   bool
 	ChangedAt time.Time
 
 	// Elsewhere means that this process has none of the webhook's pending deliveries in memory:
-	// another process delivers them, or none, or the event was published within the last second. The
-	// circuit breaker's state is then not known, and a reason after [ReasonCircuitOpen] is returned
-	// even if the breaker is open.
+	// another process delivers them, no process calls Run, or the event was published within the
+	// last second. The circuit breaker's state is then not known, and Reason may be a reason after
+	// [ReasonCircuitOpen] although the breaker is open.
 	Elsewhere bool
 }
 
@@ -54,9 +55,9 @@ const (
 	ReasonUnknownEvent  Reason = "unknown_event"  // never published, or published longer than [Retention.EventIDs] ago
 	ReasonNotSubscribed Reason = "not_subscribed" // the webhook is not subscribed to the type
 	ReasonCreatedLater  Reason = "created_later"  // the webhook was created after the event was published
-	ReasonPurged        Reason = "purged"         // the records that would tell are no longer kept: see [Retention.Attempts] and [Retention.Audit]
+	ReasonPurged        Reason = "purged"         // the records that would show the reason are no longer kept: see [Retention.Attempts] and [Retention.Audit]
 	ReasonFiltered      Reason = "filtered"       // the webhook is limited to other resources
-	ReasonChangedLater  Reason = "changed_later"  // the webhook would get the event now, but was changed after its publication
+	ReasonChangedLater  Reason = "changed_later"  // the webhook would get the event now, but was changed after the event was published
 	ReasonThreshold     Reason = "threshold"      // the publisher chose other webhooks for the event: see [Webhook.Threshold]
 )
 
@@ -80,13 +81,13 @@ const (
 
 // Explain returns why the account's event was or was not delivered to the webhook, or
 // [apierr.ErrNotFound] if the account has no such webhook. The store does not keep earlier settings
-// of a webhook. If they have changed since the event was published, Explain judges by the current
-// ones, and says so. It finds changes in the audit entries, and compares their times, which are
-// those of [Config.Now], with the time of the publication by the store's clock.
+// of a webhook. If they have changed since the event was published, Explain uses the current
+// settings and sets AsOfNow. It finds changes in the audit entries. The times of these entries, by
+// [Config.Now], are compared with the time of publication, by the store's clock.
 func (s *WebhookService) Explain(ctx context.Context, account, eventID, webhookID string) (Explanation, error) {
 	x := Explanation{EventID: eventID, WebhookID: webhookID, Reason: ReasonUnknownEvent}
-	// The event is read before its deliveries, the webhook after them, and the audit entries last:
-	// whatever changes between two reads then appears as a change after the publication.
+	// The event is read before its deliveries, the webhook after them, and the audit entries last,
+	// so that a change between two reads appears as a change after the publication.
 	event, published, err := s.event(ctx, account, eventID)
 	var delivery *Delivery
 	if err == nil {
@@ -126,7 +127,7 @@ func (s *WebhookService) explainAbsence(ctx context.Context, x *Explanation, w *
 	subscribed := s.Subscribes(w, x.Type)
 	kept := func(lifetime time.Duration) bool { return lifetime < 0 || now.Sub(x.PublishedAt) < lifetime }
 	switch {
-	case !subscribed && !w.SubscribesAll() && !slices.Contains(w.PastEvents, x.Type) && !slices.Contains(w.PastEvents, AllEvents): // it never was
+	case !subscribed && !w.SubscribesAll() && !slices.Contains(w.PastEvents, x.Type) && !slices.Contains(w.PastEvents, AllEvents): // never subscribed
 		x.Reason = ReasonNotSubscribed
 		return nil
 	case !w.CreatedAt.Before(x.PublishedAt):
@@ -217,8 +218,8 @@ func (s *WebhookService) explainDelivery(x *Explanation, w *Webhook, d *Delivery
 	}
 }
 
-// explainWait explains why a pending delivery has not been attempted, if its webhook does not
-// prevent that.
+// explainWait explains why a delivery is pending although its webhook is active, not on hold and
+// not paused.
 func (s *WebhookService) explainWait(x *Explanation, next time.Time, class ErrorClass, now time.Time) {
 	limiter := s.dispatcher.scheduler.State(x.WebhookID)
 	x.Elsewhere = !limiter.Known

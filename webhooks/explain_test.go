@@ -20,8 +20,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// explains checks the explanation for an event and a webhook, without the facts about the event and
-// without its last attempt, and that its text is text. It returns the last attempt.
+// explains checks the explanation for an event and a webhook, and its text. It ignores the fields
+// of the event and the last attempt, which it returns.
 func (b *bubble) explains(event string, webhook webhooks.Webhook, want webhooks.Explanation, text string) *webhooks.Attempt {
 	b.Helper()
 	got, err := b.service.Explain(b.Context(), account, event, webhook.ID)
@@ -73,19 +73,19 @@ func TestExplain_NoDelivery(t *testing.T) {
 		time.Sleep(time.Minute)
 		b.explains(wanted, later, webhooks.Explanation{Reason: webhooks.ReasonCreatedLater}, "The webhook was created after the event was published.")
 
-		// The webhook is changed after the event, so that it would get it now.
+		// After the event, the webhook is changed so that it would now get the event.
 		at := b.change(webhook, webhooks.UpdateParams{Events: onBandwidth})
 		changed := webhooks.Explanation{Reason: webhooks.ReasonChangedLater, AsOfNow: true, ChangedAt: at}
 		text := " The settings of that time are not stored: they were changed " + in(at) + "."
 		b.explains("bandwidth", webhook, changed, "The webhook would get the event now, but did not when it was published."+text)
 		b.explains(wanted, webhook, webhooks.Explanation{Reason: webhooks.ReasonWaiting, State: webhooks.Pending, Until: b.deliveryTo(webhook, wanted).NextAttemptAt, Elsewhere: true},
 			"The delivery waits for its turn; the next attempt is due "+in(b.deliveryTo(webhook, wanted).NextAttemptAt)+". Another process delivers for the webhook, or none: whether the receiver is down is not known here.")
-		// It is changed back, so that it was subscribed at some time.
+		// The change is undone: the webhook was subscribed only for some time.
 		at = b.change(webhook, webhooks.UpdateParams{Events: onBalance})
 		text = " The settings of that time are not stored: they were changed " + in(at) + "."
 		b.explains("bandwidth", webhook, webhooks.Explanation{Reason: webhooks.ReasonNotSubscribed, AsOfNow: true, ChangedAt: at}, "The webhook is not subscribed to the event's type."+text)
 
-		// A change of other settings is none of the filter.
+		// A change of other settings must not count as a change of types or resources.
 		b.change(other, webhooks.UpdateParams{Resources: &[]string{"x"}})
 		b.change(other, webhooks.UpdateParams{Threshold: new(uint64(2)), URL: new("https://bb.example.com/")})
 		filtered := b.publishAbout("y")
@@ -120,8 +120,8 @@ func (b *bubble) deliveryTo(webhook webhooks.Webhook, event string) webhooks.Del
 	return d
 }
 
-// TestExplain_Pending takes one delivery through all the reasons why it may wait. Each applies on top
-// of the next, so that their order shows.
+// TestExplain_Pending adds the reasons why deliveries wait, one at a time. Each new reason must be
+// reported in place of the earlier reasons, which still apply.
 func TestExplain_Pending(t *testing.T) {
 	var aborts atomic.Bool
 	handler := func(w http.ResponseWriter, r *http.Request) {
@@ -255,7 +255,8 @@ func TestExplain_AuditEntriesPurged_IsUnsure(t *testing.T) {
 	})
 }
 
-// A type to which the webhook never subscribed needs no times: a wrong clock does not matter.
+// If the webhook never subscribed to the type, no times are compared, so a wrong clock does not
+// matter.
 func TestExplain_ClockIsSet_NeverSubscribedIsCertain(t *testing.T) {
 	clock := testclock.At(noon.Add(1000 * day))
 	service := newService(t, memory.New(), webhooks.Config{Now: clock.Now})

@@ -204,7 +204,7 @@ func TestHostOutage_ManyWebhooksDown_IsNotProlonged(t *testing.T) {
 	})
 }
 
-// The service is finding out whether this host caused a failure. A deletion must not wait for the
+// While the service finds out whether this host caused a failure, a deletion must not wait for the
 // result, and must not count as a response.
 func TestDelete_OutageSuspected_DoesNotWait(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
@@ -247,9 +247,8 @@ func TestDelete_OutageSuspected_DoesNotWait(t *testing.T) {
 
 // The receivers of one customer cannot be reached. Even if the last connections were to them, the
 // deliveries of others must not pause, and the customer's failures must use up attempts. To find
-// the cause, the service sends nothing to other receivers, and it keeps their connections. This
-// holds if the others get events all the time, so that responses show that the network is up, and
-// also if they get none for an hour.
+// the cause, the service sends nothing to other receivers, and keeps their connections. This holds
+// even if the others get no events for an hour, so that no response shows that the network is up.
 func TestOutage_ReceiversOfOneAccountFail_OthersGoOn(t *testing.T) {
 	for name, fails := range map[string]func(address string) error{
 		"network":     func(string) error { return dialError("connect", syscall.ENETUNREACH) },

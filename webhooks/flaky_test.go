@@ -89,7 +89,7 @@ func (f *flaky) called() (loads, settles []time.Time) {
 	return append([]time.Time(nil), f.loads...), append([]time.Time(nil), f.settles...)
 }
 
-// doubts sets the error that, from now on, methods return after they have made deliveries due.
+// doubts makes methods return err after they have made deliveries due.
 func (f *flaky) doubts(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

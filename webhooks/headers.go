@@ -52,8 +52,8 @@ func checkHeader(h Header, signature string) string {
 	return ""
 }
 
-// checkHeaders returns headers in their stored form. If changes is set, headers without a value are
-// allowed, which removes them.
+// checkHeaders returns headers in their stored form. If changes is set, a header without a value is
+// allowed: it removes the header of that name.
 func (s *WebhookService) checkHeaders(headers []Header, changes bool) ([]Header, error) {
 	if len(headers) == 0 {
 		return nil, nil
@@ -136,8 +136,8 @@ func hideSecrets(w *Webhook) {
 	}
 }
 
-// headerSecrets returns the secrets in a webhook's headers: the values, and what follows a scheme
-// such as "Bearer".
+// headerSecrets returns the secrets in a webhook's headers: the values, and the token after a
+// scheme such as "Bearer".
 func headerSecrets(w *Webhook) (secrets []string) {
 	for _, h := range w.Headers {
 		if h.Secret {
@@ -148,7 +148,8 @@ func headerSecrets(w *Webhook) (secrets []string) {
 	return secrets
 }
 
-// isHeaderValue reports whether a text is 1 or more visible ASCII characters with spaces between.
+// isHeaderValue reports whether a text is one or more visible ASCII characters, with spaces only
+// between them.
 func isHeaderValue(text string) bool {
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {

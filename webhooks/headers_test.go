@@ -59,7 +59,7 @@ func TestHeaders_AreSent_AndSecretsRedacted(t *testing.T) {
 		t.Errorf("RequestHeader has the User-Agent %q", agent)
 	}
 
-	// The new values are used from the next attempt on, and no others.
+	// From the next attempt on, only the new values are sent.
 	if _, err := service.Update(t.Context(), account, webhook.ID, webhooks.UpdateParams{Headers: []webhooks.Header{
 		{Name: "authorization", Value: "Bearer 2-" + secretToken, Secret: true}, {Name: "X-TEAM"},
 	}}); err != nil {
@@ -188,7 +188,7 @@ func auditOf(t *testing.T, store audit.Store) []audit.Entry {
 	return page.Entries
 }
 
-// Whoever may change the URL must not learn a secret header by it.
+// A user who may change the URL must not learn a secret header by changing it.
 func TestUpdate_OtherHost_RemovesSecretHeaders(t *testing.T) {
 	service := newClocked(t)
 	made, err := service.Create(t.Context(), account, withHeaders(webhooks.Header{Name: "X-A", Value: "1"}, webhooks.Header{Name: "X-B", Value: secretToken, Secret: true}))

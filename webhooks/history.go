@@ -244,8 +244,8 @@ func (s *WebhookService) ListEvents(ctx context.Context, account string, query E
 	return page, nil
 }
 
-// BodyKeptUntil returns the earliest time at which the body of an event published at published can
-// be removed, or the zero time if it is kept forever.
+// BodyKeptUntil returns the earliest time at which the body of an event with this publication time
+// can be removed, or the zero time if bodies are kept forever.
 func (s *WebhookService) BodyKeptUntil(published time.Time) time.Time {
 	if s.dispatcher.config.Retention.Payloads < 0 {
 		return time.Time{}

@@ -27,11 +27,10 @@ import (
 
 // BenchmarkIsolation measures the time from Publish to arrival at healthy webhooks, under steady
 // load, over TLS and with the store on disk. It measures first with only healthy webhooks, which is
-// the floor, and then after some begin to hang. "rise-ms" is the rise of the 99th percentile. For
-// "rise-of-median-ms", a 99th percentile is computed for each second, and the medians of these are
-// compared: other load on the machine disturbs them less. Each webhook has a host with a separate
-// address. Everything runs on one machine, so goroutines and sockets include those of the
-// receivers.
+// the floor, and then after some begin to hang. "rise-ms" is the rise of the 99th percentile.
+// "rise-of-median-ms" is the rise of the median of the 99th percentiles of each second, which other
+// load on the machine disturbs less. Each webhook has a host with a separate address. Everything
+// runs on one machine, so goroutines and sockets include those of the receivers.
 func BenchmarkIsolation(b *testing.B) {
 	for _, c := range []*isolation{
 		{webhooks: 100, hanging: 1, accounts: 100, backlog: 10_000},

@@ -11,10 +11,10 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// A maintainer works in the background. It recovers deliveries, purges expired records and
-// disables failing webhooks. Each step is small. After a step it pauses for four times the step's
-// duration, so that deliveries continue. After a purge step, if the store can purge concurrently,
-// it pauses only for the step's duration.
+// A maintainer works in the background. It recovers deliveries, purges expired records and disables
+// failing webhooks. Each step is small. After a step the maintainer pauses for four times the
+// step's duration, so that deliveries continue. After a purge step, if the store can purge
+// concurrently, it pauses only for the step's duration.
 type maintainer struct {
 	store       driver.WebhookStore
 	clock       storeClock
@@ -88,8 +88,8 @@ func (m *maintainer) run(ctx context.Context) {
 	}
 }
 
-// tryStore calls tellRecovered between rounds. It logs nothing, because the rounds log a failing
-// store.
+// tryStore calls tellRecovered between steps and between rounds. It logs nothing, because the
+// rounds log failures of the store.
 func (m *maintainer) tryStore(ctx context.Context) {
 	timed, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()

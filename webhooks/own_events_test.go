@@ -107,7 +107,7 @@ func TestOwnEvent_Invalid_ReturnsError(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// Without declarations only the six types of the specification are allowed.
+	// A host that declares no types can publish only the six types of the specification.
 	err := newService(t, memory.New(), webhooks.Config{}).Publish(t.Context(), webhooks.Event{Account: account, Data: teamCreated{}})
 	wantInvalid(t, err, "data")
 }

@@ -24,8 +24,8 @@ func (b *bubble) pause(webhook webhooks.Webhook, until time.Time) {
 	}
 }
 
-// While a webhook is paused, events wait, also those that are resent. They are sent at the end of
-// the pause without any other activity, or as soon as it is ended early.
+// While a webhook is paused, events wait, including resent events. When the pause ends, or is ended
+// early, they are sent without any other activity.
 func TestPause_EventsWaitForItsEnd(t *testing.T) {
 	for name, early := range map[string]bool{"its end": false, "ended early": true} {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestPause_EventsWaitForItsEnd(t *testing.T) {
 	}
 }
 
-// A pause lasts while the service does not run, and ends in its absence.
+// A pause continues while the service is stopped, and can end during that time.
 func TestPause_Restart_KeepsItsEnd(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		webhook, other := b.subscribe("a"), b.subscribe("b")

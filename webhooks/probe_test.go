@@ -143,8 +143,8 @@ func backlogOf(b *bubble, webhook webhooks.Webhook) int {
 	return stats.Pending
 }
 
-// However many attempts users request, a receiver that is down gets one requested attempt per
-// second, with only a few in flight at once. Afterwards the pauses between probes are as before.
+// A receiver that is down gets one requested attempt per second, with only a few in flight at once,
+// no matter how many attempts users request. Afterwards the pauses between probes are as before.
 func TestProbe_ReceiverDown_IsNotFlooded(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		t.Run(map[bool]string{false: "failing", true: "hanging"}[hangs], func(t *testing.T) {

@@ -43,8 +43,8 @@ func TestRecoveredReceiver_EventsWaitForRetry_GetsThemAtOnce(t *testing.T) {
 	}
 }
 
-// If a receiver always refuses some events, these mostly keep their schedule: at most every other
-// attempt is early, no matter how often other events succeed.
+// If a receiver always refuses some events, at most every other attempt of these events is early,
+// no matter how often other events succeed.
 func TestRefusedEvents_WhileOthersSucceed_UseHalfOfTheSchedule(t *testing.T) {
 	refused := make(map[string]bool)
 	var mu atomic.Pointer[map[string]bool]

@@ -126,8 +126,8 @@ func (r *reporter) logWebhook(message string, w *Webhook) {
 	)
 }
 
-// isOff reports whether the settlement disabled its webhook. It did not if the URL was changed
-// before the settlement was stored.
+// isOff reports whether the settlement disabled its webhook. It did not disable the webhook if the
+// URL was changed before the settlement was stored.
 func (r *reporter) isOff(s *settlement) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// unobserved holds the functions that report to an Observer, by name.
+// unobserved holds the reporter's functions that do nothing without an Observer, by name.
 var unobserved = map[string]func(*reporter){
 	"published": func(r *reporter) { r.published(ctx, observe.Publication{}) },
 	"claimed":   func(r *reporter) { r.claimed(began(r.observer.Claimed != nil), 1, 1, nil) },

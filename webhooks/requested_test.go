@@ -11,8 +11,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// However many redeliveries one account requests, a redelivery for another account is attempted
-// within a second, even if its receiver was down.
+// A redelivery for an account is attempted within a second, even if its receiver was down, and no
+// matter how many redeliveries another account requests.
 func TestRedeliver_OthersRedeliverToHangingReceivers_StartsWithinASecond(t *testing.T) {
 	for _, concurrency := range []int{8, 64, 1024} {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {

@@ -20,8 +20,9 @@ func (b *bubble) publishAbout(resource string) string {
 	return id
 }
 
-// Events published before a webhook was limited must not be sent afterwards, since a key with less
-// authority may have changed its URL meanwhile: neither pending, nor redelivered, nor recovered.
+// After a webhook is limited to resources, earlier events of other resources must not be sent,
+// whether they are pending, redelivered or recovered. A key with less authority may have changed
+// the URL.
 func TestWebhook_LimitedAfterPublication_GetsNoOtherEvents(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		webhook := b.subscribe("a")

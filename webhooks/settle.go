@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
-// maxConflicts limits how often one call of settle repeats a decision because a user has changed
-// the webhook meanwhile.
+// maxConflicts limits how often one call of settle repeats a decision because a user changed the
+// webhook at the same time.
 const maxConflicts = 32
 
 // A settling is one call to the store's Settle. It holds the results of a batch and the changes to
@@ -37,7 +37,7 @@ type decision struct {
 // add applies the result of one more settlement.
 func (d *decision) add(s *settlement) {
 	if d.paused && s.fails() && s.Deactivate == "" {
-		return // nobody tries again before the pause ends, so a run of failures must not begin
+		return // no attempt follows before the pause ends, so the webhook must not count as failing
 	}
 	before := d.health
 	d.health = s.after(before)

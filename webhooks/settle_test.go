@@ -15,8 +15,8 @@ import (
 // decision, before it is stored.
 var whenAPersonChangesIt = map[string]bool{"before the decision": true, "after the decision": false}
 
-// changedDuringAttempt publishes an event whose receiver answers 410 Gone, and changes the
-// webhook meanwhile.
+// changedDuringAttempt publishes an event whose receiver answers 410 Gone, and changes the webhook
+// during the attempt.
 func changedDuringAttempt(t *testing.T, before bool, change webhooks.UpdateParams, check func(*bubble, webhooks.Webhook, *diary, string)) {
 	t.Helper()
 	var person func()

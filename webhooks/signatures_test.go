@@ -32,8 +32,8 @@ func verifiesByKey(t *testing.T, keys []signing.PublicKey, hit hit, body []byte)
 	return verifier.Verify(hit.header, body) == nil
 }
 
-// Each attempt is signed as the webhook says when it begins, even if the event was published, and
-// attempted, under another setting.
+// Each attempt is signed with the schemes that the webhook has when the attempt begins, even if
+// they were changed after the event was published or first attempted.
 func TestSignatures_ChangedWhileDeliveriesAreDue_AreUsedFromTheNextAttemptOn(t *testing.T) {
 	var failing atomic.Bool
 	failing.Store(true)
@@ -136,7 +136,7 @@ func TestSignatures_Invalid_AreRefusedByName(t *testing.T) {
 		_, err = service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{Signatures: schemes})
 		wantInvalid(t, err, "signatures")
 	}
-	// Only an account's own webhooks are found, whatever an URL contains.
+	// Only an account's own webhooks are found, for any text in a URL.
 	for _, other := range []string{"", "other", account + "\x00", "\xff", strings.Repeat("a", 129)} {
 		if _, err := service.Get(t.Context(), other, made.ID); !errors.Is(err, apierr.ErrNotFound) {
 			t.Errorf("Get for account %q = %v, want ErrNotFound", other, err)

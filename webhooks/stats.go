@@ -74,8 +74,8 @@ type WebhookStats struct {
 	LimiterState LimiterState  // state of the limiter in this process
 
 	// TurnsOffAt is when the webhook will be disabled if no attempt succeeds first: see
-	// [RetryPolicy.DisableAfter]. Zero if the webhook is off or on hold, if its last attempt
-	// succeeded, or if only one event has failed.
+	// [RetryPolicy.DisableAfter]. Zero if DisableAfter is negative, if the webhook is off or on
+	// hold, if its last attempt succeeded, or if only one event has failed.
 	TurnsOffAt time.Time
 }
 
@@ -89,11 +89,11 @@ type LimiterState struct {
 	Open     bool // the circuit breaker is open: only single probes are sent, until one succeeds
 
 	OpenUntil time.Time // earliest start of the next probe, if Open
-	Known     bool      // this process delivers for the webhook; false also if nothing was pending lately
+	Known     bool      // this process delivers for the webhook; also false if nothing was pending recently
 }
 
-// WebhookStats returns the figures of the account's webhook, or [apierr.ErrNotFound]. The
-// [Webhook] itself holds why and since when it is off or failing.
+// WebhookStats returns the figures of the account's webhook, or [apierr.ErrNotFound]. Fields of
+// [Webhook] show why the webhook is off, and since when it is off or failing.
 func (s *WebhookService) WebhookStats(ctx context.Context, account, webhookID string) (WebhookStats, error) {
 	webhook, err := s.Get(ctx, account, webhookID)
 	if err != nil {

@@ -84,9 +84,9 @@ func crowd(t *testing.T, hanging, accounts *int) {
 	*hanging, *accounts = min(*hanging, 1200), min(*accounts, 1200)
 }
 
-// However many webhooks hang, a healthy webhook gets its events soon: after the process starts,
-// when all others begin to hang at once, and after an idle time. If each account has one webhook,
-// only the stored health shows which webhook is healthy.
+// Even if thousands of webhooks hang, a healthy webhook gets its events soon: after the process
+// starts, when all others begin to hang at once, and after an idle time. If each account has one
+// webhook, only the stored health shows which webhook is healthy.
 func TestHealthyWebhook_ManyOthersHang_IsServedSoon(t *testing.T) {
 	const soon = 500 * time.Millisecond
 	for _, test := range []struct {

@@ -54,11 +54,11 @@ type UpdateParams struct {
 //   - Active: while it is false, pending deliveries wait, and new events are [Skipped]; they can
 //     be recovered later. When it becomes true, pending deliveries are sent again, the first at
 //     once. The webhook no longer counts as failing, and its [OffReason] is cleared.
-//   - PausedUntil: until then, pending deliveries and new events wait, as long as their events are
-//     kept. Then they are sent, even if the service was not running at that time. The webhook no
-//     longer counts as failing, and attempts that fail during the pause do not count. Pauses end by
-//     [Config.Now] of the process that delivers. The hold of a restored webhook and Active are
-//     independent of a pause.
+//   - PausedUntil: until then, pending deliveries and new events wait, unless their retention ends
+//     first. Then they are sent, even if the service was not running when the pause ended. The
+//     webhook no longer counts as failing, and attempts that fail during the pause do not count.
+//     Pauses end by [Config.Now] of the process that delivers. The hold of a restored webhook and
+//     Active are independent of a pause.
 func (s *WebhookService) Update(ctx context.Context, account, webhookID string, params UpdateParams) (Webhook, error) {
 	params, err := s.checkUpdate(ctx, account, webhookID, params)
 	if err != nil {

@@ -155,7 +155,7 @@ func (v *vocabulary) check(types, before []EventType) ([]EventType, error) {
 	return nil, input.Invalid("events", reason)
 }
 
-// subscribe replaces the types of a webhook by checked types.
+// subscribe replaces the types of a webhook. types must have been checked.
 func (v *vocabulary) subscribe(w *Webhook, types []EventType) {
 	var past []EventType
 	for _, t := range slices.Concat(w.PastEvents, w.Events) {

@@ -12,7 +12,7 @@ import (
 
 const (
 	maxWaits        = 1000        // calls to WaitEvents that wait at the same time
-	maxAccountWaits = 32          // of these, calls for one account
+	maxAccountWaits = 32          // waiting calls for one account
 	waitPoll        = time.Second // between reads of a waiting call that no publication has woken
 )
 
@@ -20,10 +20,10 @@ const (
 // ends, unless the page has a Next: it waits for an event that the query selects. query.OldestFirst
 // must be set. When ctx ends, WaitEvents returns an empty page whose Resume continues the list.
 //
-// An event that this service publishes ends the wait at once. Other events, such as those of other
-// processes, end it within a second: a waiting call reads the list once a second, or twice while
-// events are published that it does not select. If 1,000 calls are already waiting, 32 of them for
-// the account, WaitEvents does not wait.
+// An event that this service publishes ends the wait at once. Other events, for example from other
+// processes, end the wait within a second: a waiting call reads the list once a second, or twice
+// while events outside the query are published. WaitEvents does not wait if 1,000 calls are already
+// waiting, or 32 for the account.
 func (s *WebhookService) WaitEvents(ctx context.Context, account string, query EventQuery) (EventPage, error) {
 	if !query.OldestFirst {
 		return EventPage{}, input.Invalid("oldestFirst", "must be set to wait for events")

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ScanClaim is how long each step of a scan keeps other processes from scanning.
+// ScanClaim is how long a claim keeps other processes from scanning, unless it is extended.
 const ScanClaim = time.Minute
 
 // A Scan is the progress of a scan for expiring files.

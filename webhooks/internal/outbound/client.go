@@ -59,7 +59,8 @@ func New(config Config) *Client {
 	return c
 }
 
-// CloseIdle closes the idle connections, also those of a Transport. It keeps their TLS sessions.
+// CloseIdle closes the idle connections of the client and of Config.Transport. It keeps their TLS
+// sessions.
 func (c *Client) CloseIdle() {
 	c.pool.close()
 	if c.config.Transport != nil {

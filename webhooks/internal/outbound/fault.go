@@ -21,8 +21,8 @@ type suspicion uint8
 
 const (
 	receiverFault  suspicion = iota
-	likelyReceiver           // unless other receivers fail too; certain until this process has reached one
-	likelyHost               // unless other receivers answer
+	likelyReceiver           // this host, if other receivers fail too and this process has reached a receiver before
+	likelyHost               // the receiver, if other receivers answer
 	clientBusy
 	hostFault
 )

@@ -30,7 +30,7 @@ type Guard struct {
 }
 
 // NewGuard returns a guard that allows the networks and the host names. IPv4 networks must not be
-// given as IPv6-mapped networks.
+// given as IPv4-mapped IPv6 networks.
 func NewGuard(networks []netip.Prefix, names []string) *Guard {
 	var v4, v6 []netip.Prefix
 	for _, prefix := range networks {
@@ -58,8 +58,8 @@ func (g *Guard) Refuses(addr netip.Addr) bool { return g.addresses.SafeAddr(addr
 // allowsName reports whether a host may be dialed at any address.
 func (g *Guard) allowsName(host string) bool { return g.names[plainHost(host)] }
 
-// Check returns the error of Dial for a host and port with an address that the guard refuses, or
-// that does not resolve. It does not dial.
+// Check returns an error if the guard refuses any address of the host, or if the host name does not
+// resolve. It does not dial.
 func (g *Guard) Check(ctx context.Context, by Caller, address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil || g.allowsName(host) {

@@ -46,7 +46,8 @@ type place struct {
 	above, below *conn // among connections to the same address; above was used later
 }
 
-// take returns a quiet connection to the address, with its deadline set, or nil if there is none.
+// take returns an idle connection to the address, with its deadline set, or nil if there is none.
+// It drops connections that are closed or have received unexpected bytes.
 func (p *pool) take(address string, deadline time.Time) *conn {
 	for {
 		c := p.pop(address)

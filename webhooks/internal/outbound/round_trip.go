@@ -58,12 +58,12 @@ func (c *Client) roundTripIn(ctx context.Context, by Caller, r Request) (*http.R
 	return response, err
 }
 
-// isStatus reports whether a number can be a status of HTTP (RFC 9110, section 15).
+// isStatus reports whether a number can be an HTTP status (RFC 9110, section 15).
 func isStatus(code int) bool { return code >= 100 && code <= 999 }
 
 type callerKey struct{}
 
-// CallerOf returns the Caller of a request of which ctx is the context, as a RoundTripper gets it.
+// CallerOf returns the Caller from the context of a request that a RoundTripper received.
 func CallerOf(ctx context.Context) Caller {
 	by, _ := ctx.Value(callerKey{}).(Caller)
 	return by
@@ -85,8 +85,8 @@ func (t *Target) request(ctx context.Context, header []Field, body []byte) (*htt
 	return request.WithContext(ctx), nil
 }
 
-// blameTransport is like blame, for an error of check or of the RoundTripper. All requests may take
-// the same way out, so a failure may be this host's unless other receivers answer.
+// blameTransport is like blame, for an error of Config.Check or Config.Transport. All requests may
+// use the same proxy, so this host may have caused any failure, unless other receivers answer.
 func (c *Client) blameTransport(cancel *Canceler, err error, by Caller, address string) (Failure, Fault) {
 	if operation, ok := errors.AsType[*net.OpError](err); ok && operation.Op == "proxyconnect" || errors.Is(err, ErrProxy) {
 		return errProxy, Ours

@@ -179,7 +179,7 @@ func TestTick_ReceiversHangInAllSlots_ExcessAttemptsAreCanceled(t *testing.T) {
 }
 
 // While many attempts begin at once, a fast receiver may also take longer than firstLatency. Its
-// webhook gets another attempt soon, and does not wait behind those that hang.
+// webhook gets another attempt soon, and does not wait behind webhooks that hang.
 func TestTick_FirstAttemptTooLong_SecondMayTakeLonger(t *testing.T) {
 	inBench(t, Config{Slots: 256}, func(b *bench) {
 		b.hook("well", Untried, "well")

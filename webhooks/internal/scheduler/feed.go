@@ -307,7 +307,8 @@ func (w *webhook) hasDouble(number uint64) bool {
 }
 
 // unreadPause returns how long to wait before loading an unread delivery again. The first retry is
-// immediate, because the previous load may simply have reached its limit.
+// immediate, because the previous load may only have reached the store's limit on deliveries per
+// load.
 func (s *Scheduler) unreadPause(w *webhook) time.Duration {
 	if w.unreadIn != s.loads {
 		w.unread, w.unreadIn = w.unread+1, s.loads

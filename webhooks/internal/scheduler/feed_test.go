@@ -169,7 +169,7 @@ func TestLoaded_Unread_IsLoadedAgainAfterDoublingPauses(t *testing.T) {
 		b.add("w", 1)
 		b.unread = true
 		b.started(9)
-		if b.started(9); b.loads != 2 { // the first load may have reached its limit
+		if b.started(9); b.loads != 2 { // the first load may have reached the store's limit
 			t.Errorf("%d loads at once, want 2", b.loads)
 		}
 		var pauses []time.Duration

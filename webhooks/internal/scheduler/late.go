@@ -21,9 +21,9 @@ const (
 	// secondLatency is the limit for the next attempt after one that exceeded firstLatency. It is
 	// longer because this process may have been slow when it began many attempts at once.
 	secondLatency = 4 * firstLatency
-	many          = 64 // slots for unproven webhooks from which on this applies
+	many          = 64 // mayBeOurs applies only if unproven webhooks have at least this many slots
 
-	sampleSize = 64 // recent successes in the average of the usual latency
+	sampleSize = 64 // number of recent successes in the average that is the usual latency
 )
 
 // latencyLimit returns how long an attempt may take before it is late. The limit grows with the
@@ -79,8 +79,8 @@ func (s *Scheduler) isLate(slot *Slot, age time.Duration) bool {
 	return inTheWay && age >= limit || age >= s.latencyLimit(false)
 }
 
-// mayBeOurs reports whether an attempt exceeds only firstLatency, while unproven webhooks wait for
-// many slots. Then this process may be slow, not the receiver.
+// mayBeOurs reports whether an attempt exceeds firstLatency but not secondLatency, while unproven
+// webhooks use up a large number of slots. Then this process may be slow, not the receiver.
 func (s *Scheduler) mayBeOurs(slot *Slot, age time.Duration) bool {
 	return s.starved && s.unproven.slots >= many && slot.unproven && !slot.second && !slot.requested &&
 		slot.webhook.health == healthy && s.successes < sampleSize && age < secondLatency

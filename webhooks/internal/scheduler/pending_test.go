@@ -61,8 +61,8 @@ func TestAdd_DueAfterLongestRetry_IsDueAtLongestRetry(t *testing.T) {
 	})
 }
 
-// setWall returns the time at with its wall clock reading moved forward by the given duration. The
-// monotonic reading stays the same.
+// setWall moves the wall clock reading of at forward by the given duration. The monotonic reading
+// stays the same.
 func setWall(t *testing.T, at time.Time, by time.Duration) time.Time {
 	inside := (*struct { // the layout in package time
 		wall uint64

@@ -58,7 +58,7 @@ func TestNext_StandingsOfManyAccounts_TakeTurnsOverSeveralCalls(t *testing.T) {
 				b.succeed(b.start(limit)...)
 			}
 			for _, s := range standings {
-				b.fill(fmt.Sprint("new", s), s, 1, 1) // its turn comes after those of 40 accounts
+				b.fill(fmt.Sprint("new", s), s, 1, 1) // its turn comes after 40 accounts
 			}
 			seen := 0
 			for n := 0; n < 3*(40+4) && seen < 3; n += limit {

@@ -237,7 +237,7 @@ type State struct {
 	Open     bool // its circuit breaker is open
 
 	OpenUntil time.Time // earliest start of the next probe, if Open
-	Known     bool      // its deliveries are attempted here
+	Known     bool      // this process attempts its deliveries
 }
 
 // State returns the state of a webhook's limiter.

@@ -87,8 +87,8 @@ func TestAdd_PausedWebhook_IsLoadedOnceBeforeTheEnd(t *testing.T) {
 	})
 }
 
-// A stale report of a pause must not stop the deliveries of a webhook that was imported again, and a
-// pause that only the load shows must stop them.
+// A stale report of a pause must not stop the deliveries of a webhook that was imported again. A
+// pause that was loaded but not reported must stop them.
 func TestLoaded_ReportAndLoadDiffer_LoadDecides(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.store("w", 1, 0)

@@ -34,8 +34,8 @@ func (w *webhook) Before(other *webhook) bool {
 
 func (w *webhook) Moved(place int) { w.place = place }
 
-// pickTurns begins attempts of unhealthy webhooks, which take turns. The parameter most limits the
-// number of attempts, and so does the webhooks' share of the slots.
+// pickTurns begins attempts of unhealthy webhooks, which take turns. The parameter most is a limit
+// on the attempts, in addition to the webhooks' share of the slots.
 func (s *Scheduler) pickTurns(r *round, most int) {
 	for most > 0 && s.spare() > 0 {
 		w := s.nextTurn(s.failingRoom())

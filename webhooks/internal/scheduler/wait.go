@@ -8,9 +8,9 @@ const (
 )
 
 // LongestWait returns the longest time for which a live delivery has been due without an attempt.
-// It considers only webhooks that are healthy, proven, on, not paused and without attempts in flight, and
-// whose account may have another attempt. It examines at most a few hundred of them, in the order
-// of their turns. The error is the store's error, see Trouble.
+// It considers only webhooks that are healthy, proven, on, not paused and without attempts in
+// flight, and whose account may have another attempt. It examines at most a few hundred of them, in
+// the order of their turns. The error is the store's error, see Trouble.
 func (s *Scheduler) LongestWait() (time.Duration, error) {
 	s.lock()
 	defer s.mu.Unlock()

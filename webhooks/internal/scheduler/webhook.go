@@ -41,12 +41,12 @@ type webhook struct {
 	lanes    [kinds]lane
 	slots    []*Slot // attempts from Next to End, in no order
 	standing Standing
-	failing  int64  // item time from which standing was Failing
+	failing  int64  // item time at which standing became Failing
 	since    int64  // item time at which its wait began: an attempt ended, or the webhook was turned on
 	down     bool   // the circuit breaker opened after the last success
 	nudged   bool   // a delivery in flight was nudged; its next attempt also serves the next Probe
 	unread   int    // consecutive loads that found a delivery unread
-	unreadIn uint64 // the latest of these loads
+	unreadIn uint64 // Scheduler.loads at the latest of these loads
 	loadAt   int64  // earliest item time of the next load
 	until    int64  // item time at which its pause ends, or has ended
 

@@ -59,7 +59,7 @@ func (g *Gate) Begin(account, webhook string) (*Pass, error) {
 	begun := &Pass{account: account, webhook: webhook, At: time.Now()}
 	g.passes = slices.DeleteFunc(g.passes, func(p *Pass) bool { return p.Ended() && begun.At.Sub(p.At) >= interval })
 	running, own := 0, 0
-	var ends []time.Time // of the intervals that the account's passes began
+	var ends []time.Time // ends of the intervals that begin with the account's passes
 	for _, p := range g.passes {
 		if !p.Ended() {
 			running++
@@ -100,8 +100,8 @@ func (g *Gate) End(ended *Pass) {
 	}
 }
 
-// running returns the running passes of the account, to all webhooks if webhook is empty. It
-// returns those of all accounts if account is empty.
+// running returns the passes of running test events to the account's webhook. An empty webhook
+// means all webhooks; an empty account means all accounts.
 func (g *Gate) running(account, webhook string) (list []*Pass) {
 	for _, p := range g.passes {
 		if !p.Ended() && (account == "" || p.account == account) && (webhook == "" || p.webhook == webhook) {
