@@ -77,7 +77,7 @@ func (s *sender) attempt(cancel *outbound.Canceler, task *task) (res result) {
 		res.fail(ErrorClass(response.Failure.Kind), response.Failure.Text)
 	case status >= 300 && status <= 399:
 		res.fail(ClassRedirect, fmt.Sprintf("status %d: redirects are not followed", status))
-	case status == http.StatusRequestEntityTooLarge && response.RetryAfter(s.now()) == 0: // else it is temporary: RFC 9110, section 15.5.14
+	case status == http.StatusRequestEntityTooLarge && response.RetryAfter(s.now()) == 0: // with Retry-After, a 413 is temporary: RFC 9110, section 15.5.14
 		res.tooLarge = true
 		res.fail(ClassStatus, "status 413: the event is too large for the receiver, so it is not sent again")
 	case status < 200 || status > 299:

@@ -46,7 +46,7 @@ func (s *WebhookService) Delete(ctx context.Context, account, webhookID string, 
 	if errors.Is(err, apierr.ErrNotFound) {
 		return fmt.Errorf("delete webhook: %w", err)
 	}
-	if err != nil { // it may have been deleted nevertheless
+	if err != nil { // the webhook may have been deleted nevertheless
 		return fmt.Errorf("delete webhook: %w", errors.Join(err, s.evict(ctx, account, webhookID)))
 	}
 	if err := s.evict(ctx, account, webhookID); err != nil {

@@ -128,7 +128,7 @@ func (s *WebhookService) list(query WebhookQuery, which string, read func(driver
 				continue
 			}
 			if len(page.Webhooks) == query.Limit {
-				page.Next = page.Webhooks[query.Limit-1].ID // not of a webhook that the query hides
+				page.Next = page.Webhooks[query.Limit-1].ID // not the ID of a webhook that the query omits
 				return page, nil
 			}
 			dropExpired(&all[i], now)

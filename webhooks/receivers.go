@@ -42,7 +42,7 @@ func newReceiver(webhook *Webhook, header, agent string, at time.Time) (*receive
 	}
 	fields := http.Header{"Content-Type": {contentType}, "User-Agent": {agent}}
 	for _, h := range webhook.Headers {
-		if checkHeader(h, header) == "" { // the record may be imported, or the host's Config have changed
+		if checkHeader(h, header) == "" { // the record may be imported, and Config may have changed since
 			fields[h.Name] = []string{h.Value}
 		}
 	}

@@ -144,7 +144,7 @@ func (s *WebhookService) Close() {
 
 // Get returns the account's webhook with the given ID, or [apierr.ErrNotFound].
 func (s *WebhookService) Get(ctx context.Context, account, webhookID string) (Webhook, error) {
-	if !input.ID(webhookID) || input.Account(account) != nil { // both may be parts of a URL
+	if !input.ID(webhookID) || input.Account(account) != nil { // both may come from a URL
 		return Webhook{}, fmt.Errorf("get webhook: %w", apierr.ErrNotFound)
 	}
 	webhook, err := s.store.WebhookByID(ctx, account, webhookID)

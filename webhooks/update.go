@@ -150,7 +150,7 @@ func (s *WebhookService) checkUpdate(ctx context.Context, account, webhookID str
 
 func (p *UpdateParams) apply(w *Webhook, now time.Time) {
 	if p.URL != nil && *p.URL != w.URL {
-		if origin(*p.URL) != origin(w.URL) { // a change of the URL must not reveal them
+		if origin(*p.URL) != origin(w.URL) { // another receiver must not get the secret headers
 			w.Headers = slices.DeleteFunc(slices.Clone(w.Headers), func(h Header) bool { return h.Secret })
 		}
 		w.URL = *p.URL

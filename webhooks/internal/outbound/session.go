@@ -57,7 +57,7 @@ type session struct {
 	all     *sessions
 	address string
 	offered bool // this connection offered a session
-	refused bool // offer no session again
+	refused bool // do not offer a session again
 	large   bool // the receiver's certificates take too much memory
 }
 

@@ -58,7 +58,7 @@ func (s *Scheduler) setHealth(w *webhook, h health) {
 // the next probe after a pause.
 func (s *Scheduler) fail(w *webhook, slot *Slot) {
 	w.failures++
-	if !w.trusted && !slot.requested && w.failures == openAfter { // otherwise the pauses continue as before
+	if !w.trusted && !slot.requested && w.failures == openAfter { // after a trusted or requested attempt, the pauses continue as before
 		w.pause = 0
 	}
 	w.trusted = false

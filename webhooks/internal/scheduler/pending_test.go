@@ -31,7 +31,7 @@ func TestNextWake_DeliveryDueLater_ReturnsItsDueTime(t *testing.T) {
 		b.started(9)
 		time.Sleep(time.Millisecond)
 		b.started(9, "b1")
-		if got := b.wake(); got != time.Second { // b1 is to be inspected, too
+		if got := b.wake(); got != time.Second { // the attempt for b1 must be inspected
 			t.Errorf("NextWake in %v, want 1s", got)
 		}
 	})

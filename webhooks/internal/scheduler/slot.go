@@ -22,7 +22,7 @@ type Slot struct {
 	kind      uint8 // kind of the lane
 	begun     time.Time
 	again     bool // the delivery was reported during the attempt; load it again
-	turn      bool // begun in a turn; never canceled as late
+	turn      bool // begun in a turn of an unhealthy webhook; never canceled as late
 	probe     bool // half-open probe
 	requested bool
 	unproven  bool

@@ -30,7 +30,7 @@ func (s *Scheduler) snooze(w *webhook, until time.Time) {
 	switch {
 	case end > 0:
 	case w.until > s.t:
-		end = s.t // it ended early
+		end = s.t // the pause ended early
 	default:
 		return
 	}

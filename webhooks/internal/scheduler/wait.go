@@ -3,7 +3,7 @@ package scheduler
 import "time"
 
 const (
-	maxSampled    = 256 // lanes examined in the run queue, and in the timers
+	maxSampled    = 256 // lanes examined in the run queue, and as many among the timers
 	maxPerAccount = 4   // lanes of one account examined in the run queue
 )
 

@@ -69,7 +69,7 @@ type webhook struct {
 	late     int       // slots of late attempts
 	lastLate time.Time // last late attempt
 	second   bool      // an attempt was canceled after firstLatency; secondLatency applies
-	trusted  bool      // see Trust; until the next failure
+	trusted  bool      // Trust was called since the last failure
 
 	turn   time.Time     // unhealthy: earliest time of the next attempt
 	served uint64        // orders webhooks with the same turn by their last attempt
