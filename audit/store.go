@@ -34,9 +34,9 @@ type Store interface {
 	// query.Target has an ID, only that target's entries are examined.
 	ListAuditEntries(ctx context.Context, account string, query Query) (Page, error)
 
-	// PendingAccounts returns at most limit accounts with pending entries, in ascending order of
-	// bytes. It begins with the first account that sorts higher than after. It never returns the
-	// empty account. It reads at most one entry of each account.
+	// PendingAccounts returns at most limit accounts with pending entries, in ascending byte order.
+	// It begins with the first account that sorts higher than after. It never returns the empty
+	// account. It reads at most one entry of each account.
 	PendingAccounts(ctx context.Context, after string, limit int) ([]string, error)
 
 	// PendingAuditEntries returns at most limit pending entries of the account, by ascending

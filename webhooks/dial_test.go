@@ -145,7 +145,7 @@ func TestReceiver_PortWithoutTLS_IsReported(t *testing.T) {
 			t.Parallel()
 			handle := test.handle
 			receiver := newTCPReceiver(t, func(conn net.Conn) {
-				_, _ = io.ReadAtLeast(conn, make([]byte, 4096), 100) // the greeting
+				_, _ = io.ReadAtLeast(conn, make([]byte, 4096), 100) // the TLS ClientHello
 				handle(conn)
 			})
 			fails(t, attempt(t, receiver.url("hooks.example.com"), nil), test.reason)

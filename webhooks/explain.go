@@ -149,7 +149,7 @@ func (s *WebhookService) explainAbsence(ctx context.Context, x *Explanation, w *
 		x.Reason = ReasonChangedLater
 	case !audited:
 		x.Reason, x.AsOfNow = ReasonPurged, false
-	default: // an event for all subscribed webhooks would have a delivery
+	default: // an event published to all subscribers would have a delivery
 		x.Reason = ReasonThreshold
 	}
 	return err

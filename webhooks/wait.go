@@ -45,7 +45,7 @@ func (s *WebhookService) WaitEvents(ctx context.Context, account string, query E
 		query.After = page.Resume
 		select {
 		case <-woken:
-			woken = nil // until the next tick, so that events outside the query cause few reads
+			woken = nil // wait for the next tick, so that events outside the query cause few reads
 		case <-ticker.C:
 			woken = published
 		case <-ctx.Done():

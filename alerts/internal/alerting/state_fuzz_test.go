@@ -41,7 +41,7 @@ func FuzzState(f *testing.F) {
 		}
 		next := p.ReportBalance(state, false, 10, oneSubscriber)
 		next = p.ReportBalance(next.State, false, 9, oneSubscriber)
-		if len(state) == 0 || state[0] != balanceVersion { // otherwise it may be readable
+		if len(state) == 0 || state[0] != balanceVersion { // a state of the current version may be readable
 			next = p.ReportBalance(next.State, false, 10, oneSubscriber)
 			if next = p.ReportBalance(next.State, false, 9, oneSubscriber); len(next.Low) != 1 {
 				t.Errorf("balance below the threshold: %d notifications, want 1", len(next.Low))

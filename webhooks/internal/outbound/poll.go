@@ -53,10 +53,10 @@ func (t *transport) Read(b []byte) (int, error) {
 	return t.Conn.Read(b)
 }
 
-// isQuiet reports whether an idle connection is open and has received no bytes, which would be
-// mistaken for the next response. It wakes the connection and sets its deadline. It reads through
-// TLS, because TLS may have buffered bytes. A temporary error such as a timeout does not break the
-// TLS connection.
+// isQuiet reports whether an idle connection is open and has received no bytes. Received bytes
+// would be mistaken for the next response. isQuiet wakes the connection and sets its deadline. It
+// reads through TLS, because TLS may have buffered bytes. A temporary error such as a timeout does
+// not break the TLS connection.
 //
 // Writing the request from within this read would save a system call per exchange, but no
 // measurable time.

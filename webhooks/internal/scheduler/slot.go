@@ -106,7 +106,7 @@ func (s *Scheduler) begin(l *lane, r *round) *Slot {
 	r.limit--
 	s.served++
 	slot, attempt := r.slot()
-	if !w.tried && w.standing == Failing { // it was failing when it was last forgotten or the process ended
+	if !w.tried && w.standing == Failing { // the webhook was failing before it was forgotten, or before this process started
 		w.failures, w.cap = openAfter-1, 1
 	}
 	w.tried = true
