@@ -26,11 +26,11 @@ type deactivator struct {
 
 const (
 	deactivateStep = 64             // webhooks
-	maxAuditEntry  = 12 * time.Hour // from the warning to disabling, unless half of DisableAfter is less
+	maxNotice      = 12 * time.Hour // from the warning to disabling, unless half of DisableAfter is less
 )
 
-// entry returns the minimum time from the warning to disabling a webhook.
-func (d *deactivator) entry() time.Duration { return min(maxAuditEntry, d.config.Retry.DisableAfter/2) }
+// notice returns the minimum time from the warning to disabling a webhook.
+func (d *deactivator) notice() time.Duration { return min(maxNotice, d.config.Retry.DisableAfter/2) }
 
 // turnsOffAt returns when a failing webhook will be disabled, or the zero time if it will not be.
 func (d *deactivator) turnsOffAt(webhook *Webhook) time.Time {
@@ -41,7 +41,7 @@ func (d *deactivator) turnsOffAt(webhook *Webhook) time.Time {
 	if warned.IsZero() { // the host is warned at half the time, or now if that is past
 		warned = d.config.Now()
 	}
-	if earliest := warned.Add(d.entry()); earliest.After(at) {
+	if earliest := warned.Add(d.notice()); earliest.After(at) {
 		return earliest
 	}
 	return at
@@ -86,7 +86,7 @@ var errOther = errors.New("the webhook has changed since it was read")
 // if the webhook has changed since it was read, for example because an attempt succeeded.
 func (d *deactivator) evaluate(ctx context.Context, read *Webhook, now, sure time.Time) error {
 	warns := read.WarnedAt.IsZero()
-	if !warns && (sure.Sub(read.FailingSince) <= d.config.Retry.DisableAfter || sure.Sub(read.WarnedAt) < d.entry()) {
+	if !warns && (sure.Sub(read.FailingSince) <= d.config.Retry.DisableAfter || sure.Sub(read.WarnedAt) < d.notice()) {
 		return nil
 	}
 	var stored audit.Entry

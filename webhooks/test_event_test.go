@@ -134,7 +134,7 @@ func TestTypeTestIsReserved(t *testing.T) {
 // fake pretends to be the data of a test event.
 type fake struct{ alerts.BalanceLow }
 
-func (fake) Type() webhooks.EventType { return webhooks.TypeTest }
+func (fake) EventType() webhooks.EventType { return webhooks.TypeTest }
 
 // The guard applies to test events as well.
 func TestSendTest_SpecialAddress_IsRefused(t *testing.T) {
