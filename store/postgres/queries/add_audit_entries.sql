@@ -1,7 +1,7 @@
--- Stores audit entries in the order of a list, except those that there are, and counts them. One of the action $2
--- is stored only if its key is there, and expires when the audit entry tells, or, for the reason lifetime, later
--- or never.
--- $1 the list, as JSON; $2 an action of keys, empty: none.
+-- Stores audit entries in the order of the list, except entries whose account and id exist, and
+-- returns how many it stored. An entry with the action $2 is stored only if its key exists and
+-- still expires at the entry's until or, if the entry's reason is lifetime, expires later or never.
+-- $1 the list, as JSON; $2 the action of entries that announce the expiry of keys, or empty.
 with added as (
 	insert into storageapi.audit (account, id, pending, at, action, target_kind, target_id, fields, routine, stored_at)
 	select account, id, pending, at, action, target_kind, target_id, decode(fields, 'base64'), routine, coalesce(stored_at, clock_timestamp())

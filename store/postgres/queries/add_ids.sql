@@ -1,6 +1,8 @@
--- Adds the IDs of events, unless they are before the mark of the IDs. It returns how many were to be added, and
--- how many of them are new. No two have the same account and ID (deduplication key). See enqueue for the part.
--- $1 accounts, $2 ids and $3 numbers, element by element; $4 the latest time that counts as now.
+-- Adds the IDs of events, except events before the mark of the IDs. It returns how many IDs were to
+-- be added, and how many of them are new. No two events may have the same account and ID. See
+-- enqueue.sql for the part to which IDs are added.
+-- $1 accounts, $2 ids and $3 event numbers, as parallel lists; $4 the latest time that counts as
+-- now.
 with part as materialized (
 	select (select least from storageapi.partitions where kind = 'event_ids' and least <= clock.at * 4096 order by least desc limit 1) as current,
 		(select event from storageapi.marks where name = 'ids') as mark

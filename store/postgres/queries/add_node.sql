@@ -1,4 +1,4 @@
--- Adds the node $1, which lasts $2 without a heartbeat, has read all changes before $3, and if $4 need not be
--- notified.
+-- Registers the node $1. Its heartbeat expires after $2, it has read all changes of transactions
+-- before $3, and $4 is true if other nodes need not notify it.
 with beat as (insert into storageapi.heartbeats (node, until, seen, busy) values ($1, clock_timestamp() + $2::interval, $3, $4))
 insert into storageapi.nodes (node) values ($1)

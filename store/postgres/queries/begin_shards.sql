@@ -1,5 +1,6 @@
--- Selects the snapshot from which on a node reads the changes of shards that it has taken, as the first row, the
--- confirmed clock, and what probes were requested there before. See changes_since.
+-- The first row has the snapshot from which a node reads the changes of shards that it has taken
+-- (see changes_since.sql), and the confirmed time. The other rows are the probes that were
+-- requested in these shards before.
 -- $1 shards.
 select -1 as kind, 0::bigint as added, 0::smallint as shard, 0::bigint as webhook, 0::bigint as event,
 	null::boolean as recovered, (select storageapi.confirmed_clock()) as due, 0 as attempts, 0 as before, pg_current_snapshot()::text as snapshot

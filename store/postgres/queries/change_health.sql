@@ -1,8 +1,10 @@
--- Changes the health of webhooks that still have the version on which that was decided, in shards that the node
--- owns; stores the audit entries of these changes, notes that the webhooks changed, and returns the places of the changes
--- that count. Webhooks are locked in a fixed order.
--- $1 to $12 the changes, element by element: accounts, ids, shards, versions, and the health in the order of the
--- statement; $13 the node; $14 audit entries, as JSON, with the places of their changes; $15 changeWebhook.
+-- Changes the health of webhooks in shards that the node owns, if they still have the version on
+-- which the change is based. It also stores the audit entries of the changes, adds the webhooks to
+-- the change feed, and returns the places of the changes that it made. It locks the webhooks in a
+-- fixed order.
+-- $1 to $12 the changes, as parallel lists: accounts, ids, shards, versions, and the health in the
+-- order of the statement; $13 the node; $14 audit entries, as JSON, with the places of their
+-- changes; $15 changeWebhook.
 with input as materialized (
 	select w.no, w.version, u.shard, u.place
 	from unnest($1::text[], $2::text[], $3::smallint[], $4::bigint[]) with ordinality as u (account, id, shard, version, place)

@@ -1,8 +1,10 @@
--- Selects the changes that a snapshot did not see, with what is pending by them: so each is read once,
--- however late its transaction is committed. The first row has the snapshot of this statement,
--- and the confirmed clock.
--- It passes over rows of other shards before it unnests them, which costs ten times as much as that.
--- $1 the transaction from which on the snapshot saw none; $2 transactions before, which ran; $3 shards.
+-- Selects the changes that an earlier snapshot did not see, each with its delivery if this is
+-- pending. So each change is read once, even if its transaction commits late. The first row has the
+-- snapshot of this statement and the confirmed time.
+-- Rows of other shards are skipped before they are unnested, because unnesting costs ten times as
+-- much.
+-- $1 the first transaction after the earlier snapshot; $2 the transactions that were running then;
+-- $3 shards.
 select -1 as kind, 0::bigint as added, 0::smallint as shard, 0::bigint as webhook, 0::bigint as event,
 	null::boolean as recovered, (select storageapi.confirmed_clock()) as due, 0 as attempts, 0 as before, pg_current_snapshot()::text as snapshot
 union all

@@ -1,4 +1,5 @@
--- Deletes a webhook, of which its number and id remain for a while, and notes that.
+-- Deletes a webhook, and adds it to the change feed. Its number and id remain in past_webhooks for
+-- as long as rows refer to them.
 -- $1 the account; $2 the id; $3 changeWebhook; $4 the account's shard.
 with gone as (
 	delete from storageapi.webhooks where account = $1 and id = $2 returning no, account, id

@@ -1,5 +1,5 @@
--- Selects an event's deliveries and their attempts, in the order of webhooks and numbers: one row at
--- least, if there is such an event, with no webhook.
+-- Selects an event's deliveries and their attempts, by webhook id and attempt number. If the event
+-- exists, the first row has an empty webhook id and no delivery.
 -- $1 the account; $2 the event's id.
 with named as materialized (
 	select event from (

@@ -1,6 +1,8 @@
--- Settles as dead what is pending without a payload, the oldest first, by the index of shard and event + 0, and
--- returns it. The attempts of what is past are not logged.
--- $1 how many at most; $2 when; $3 and $4 class and reason of the error.
+-- Settles pending deliveries whose payload has expired as dead, oldest first, and returns them. It
+-- finds them in the index on shard and event + 0. It logs an attempt for each delivery, except for
+-- events before the mark of attempts.
+-- $1 the maximum number; $2 the time of the attempts; $3 the class and $4 the reason of their
+-- error.
 with old as materialized (
 	select q.webhook, q.event
 	from (

@@ -1,21 +1,22 @@
--- Stores events and their pending deliveries, and notes one change for all of them. It returns the places of
--- the new events, and how many deliveries each has. No two of the events have the same account and id
--- (deduplication key).
+-- Stores events and their pending deliveries, and adds all deliveries to the change feed in one
+-- row. It returns the places of the new events, and the number of deliveries of each. No two events
+-- may have the same account and id.
 --
--- Webhooks are read as of the beginning of the statement, without locks: a delivery to a webhook that is
--- deleted at the same time has no effect.
--- $1 accounts, $2 ids, $3 types, $4 times, $5 bodies, $6 shards, $7 traces, $11 resources and $12 the types'
--- scopes, element by element;
--- $8 changeAdded; $9 the id of the only webhook that is to get them, empty: all that are subscribed;
--- $10 the latest time that counts as now.
+-- Webhooks are read as of the beginning of the statement, without locks. A delivery to a webhook
+-- that is deleted at the same time has no effect.
+-- $1 accounts, $2 ids, $3 types, $4 times, $5 bodies, $6 shards, $7 trace contexts, $11 resources
+-- and $12 scopes of the types, as parallel lists;
+-- $8 changeAdded; $9 the id of the only webhook that gets the events, or empty for all subscribed
+-- webhooks; $10 the latest time that counts as now.
 with tick as materialized (
-	-- The microsecond of the events stored now: later than those of all events stored before the statement
-	-- began, even if the clock was set back. The sequence event_clock has the latest one and shows whether
-	-- the clock was set back. Only then are the events themselves read, because many of the newest are not
-	-- committed yet. (Two statements at once may leave the earlier of their microseconds in the sequence: a
-	-- clock that is set back at that moment, by less than their difference, goes unnoticed.)
-	-- Five minutes before the last part ends the clock stands still, so that events are stored whether or
-	-- not others were made.
+	-- The microsecond of the new events: later than all events stored before the statement began,
+	-- even if the clock was set back. The sequence event_clock has the latest microsecond, which
+	-- shows whether the clock was set back. Only then are the events themselves read, because many
+	-- of the newest are not committed yet. (Two concurrent statements may leave the earlier of
+	-- their microseconds in the sequence. If the clock is then set back by less than their
+	-- difference, this goes unnoticed.)
+	-- Five minutes before the last part ends, the event clock stops, so that events can still be
+	-- stored if no further part was made.
 	select setval(clock,
 		greatest(least(now, ends / 4096 - 300000000), mark + 1, case when mark > now + 1000 then storageapi.last_event() / 4096 + 1 end)) as at
 	from (
@@ -24,8 +25,9 @@ with tick as materialized (
 			last_value as mark, tableoid::regclass as clock from storageapi.event_clock
 	) clock
 ), part as materialized (
-	-- The part that the IDs are added to, and the mark of the IDs. Only the parts before it are looked at: a
-	-- look there conflicts with no serializable transaction, for none adds to them.
+	-- The part to which the IDs are added, and the mark of the IDs. Known IDs are looked up only in
+	-- earlier parts. No transaction adds to those, so the lookups conflict with no serializable
+	-- transaction.
 	select (select least from storageapi.partitions where kind = 'event_ids' and least <= tick.at * 4096 order by least desc limit 1) as current,
 		(select event from storageapi.marks where name = 'ids') as mark
 	from tick

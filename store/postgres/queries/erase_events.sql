@@ -1,8 +1,9 @@
--- Removes events of an account that is erased, with their deliveries: those that it has still, and those
--- that its webhooks, all of which are past ones, got. Those without an id were deleted by the erasure; what
--- was pending for the others does not count. It returns how many events and deliveries it removed, and how
--- many events it found. Of the logs it looks at the parts that the events are in.
--- $1 the account; $2 how many events.
+-- Removes events of an account that is being erased, with their deliveries. It finds the events
+-- that the account still has, and events that were delivered to its webhooks, which are all
+-- deleted. Webhooks without an id were deleted by the erasure; pending deliveries to the other
+-- webhooks are not counted. It returns how many events and deliveries it removed, and how many
+-- events it found. Of the logs it reads only the parts with these events.
+-- $1 the account; $2 the maximum number of events.
 with hooks as materialized (
 	select no, id from storageapi.past_webhooks where account = $1
 ), own as materialized (

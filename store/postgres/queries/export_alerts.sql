@@ -1,5 +1,5 @@
--- Selects the alerts that fit into a page: transfer.PageBytes, 4 MiB.
--- $1 the account and $2 the series after which; $3 the last account; $4 how many at most.
+-- Selects the alerts after a place that fit into a page of transfer.PageBytes, 4 MiB.
+-- $1 the account and $2 the series of the place; $3 the last account; $4 the maximum number.
 with page as (
 	select account, series, sum(bytes) over (order by account, series) - bytes as before from (
 		select account, series, octet_length(state) as bytes from storageapi.alerts

@@ -1,6 +1,8 @@
--- Selects the numbers of events that are delivered or pending. Of each webhook it looks at some at
--- most, and goes no further than where it has seen all.
--- $1 the number after which; $2 how many; $3 live webhooks and $4 deleted ones; $5 how many of each.
+-- Selects the numbers of events with pending or settled deliveries to some webhooks. It reads a
+-- limited number of deliveries of each webhook, and returns no events beyond the first such limit,
+-- so that it skips none.
+-- $1 the number after which to begin; $2 the maximum number of events; $3 live webhooks and $4
+-- deleted ones; $5 the maximum number of deliveries read per webhook.
 with source as materialized (
 	select w.no, 0 as of, q.event, row_number() over (partition by w.no order by q.event) as place
 	from unnest($3::bigint[]) as w (no)

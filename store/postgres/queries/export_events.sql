@@ -1,5 +1,5 @@
--- Selects the first of some events, as many as fit into a page: transfer.PageBytes, 4 MiB. They are in the
--- order that they are given in.
+-- Selects the first events of a list, in its order, as many as fit into a page of
+-- transfer.PageBytes, 4 MiB.
 -- $1 the events' numbers.
 with page as (
 	select event, place, sum(bytes) over (order by place) - bytes as before from (

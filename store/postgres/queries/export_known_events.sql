@@ -1,6 +1,6 @@
--- Selects the numbers of an account's events whose ids are known, by their ids. An ID may be in several
--- parts, and without its event.
--- $1 the id after which; $2 how many; $3 the account.
+-- Selects the numbers of an account's events whose ids are known, in the order of ids. Several
+-- parts may have the same ID, and its event may no longer exist.
+-- $1 the id after which to begin; $2 the maximum number; $3 the account.
 select event from (
 	select i.id, i.event from storageapi.partitions p
 	cross join lateral (

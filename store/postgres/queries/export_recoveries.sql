@@ -1,5 +1,5 @@
--- Selects recoveries by their numbers, with the event to go on with, if it is known.
--- $1 the number after which; $2 the account, empty: all; $3 how many.
+-- Selects recoveries by number, each with the event with which it continues, if the event is known.
+-- $1 the number after which to begin; $2 the account, or empty for all; $3 the maximum number.
 select r.no, r.id, r.account, r.webhook_id, r.states, r.from_at, r.to_at, r.created_at, r.recovered, r.done, coalesce(n.id, '')
 from storageapi.recoveries r
 left join lateral (

@@ -1,5 +1,7 @@
--- Selects requests with idempotency keys by their names. A page has those of keys and of webhooks.
--- $1 the account, $2 the name and $3 the kind after which; $4 the last account; $5 how many.
+-- Selects requests with idempotency keys by account, name and kind. A page has requests of both
+-- kinds, for keys and for webhooks.
+-- $1 the account, $2 the name and $3 the kind after which to begin; $4 the last account; $5 the
+-- maximum number.
 select account, name, kind, id, sum, at, key_id from (
 	(select * from storageapi.requests where kind = 0 and (account, name) >= ($1, $2) and account <= $4
 		order by account, name limit $5 + 2)

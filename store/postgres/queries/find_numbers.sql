@@ -1,8 +1,9 @@
--- Tells of events, by their places in a list, whether they are there, and the number of the next one of their
--- millisecond: 0 if the event before in the list is of the same. Those whose id is known are there by it,
--- others by the millisecond, too.
--- $1 accounts, $2 ids, $3 whether these are known, and $4 the first numbers of the milliseconds, element by
--- element.
+-- For each event of a list, selects its place, whether it exists, and the next free number of its
+-- millisecond, or 0 if the previous event of the list has the same millisecond. An event with a
+-- known id exists if its id does. An event with a forgotten id, or before the mark of the IDs,
+-- exists if its millisecond has an event with that id.
+-- $1 accounts, $2 ids, $3 whether the ids are known, and $4 the first numbers of the milliseconds,
+-- as parallel lists.
 select i.place - 1,
 	i.known and exists (
 		select from storageapi.partitions p

@@ -1,6 +1,6 @@
--- Holds some webhooks, and notes that they changed. It counts those that were not held, and returns
--- the number of the last one that it looked at, -1 if there is none.
--- $1 the number after which; $2 how many; $3 changeWebhook.
+-- Puts webhooks on hold, and adds them to the change feed. It returns how many were not on hold
+-- before, and the number of the last webhook that it examined, or -1 if there is none.
+-- $1 the number after which to begin; $2 how many to examine; $3 changeWebhook.
 with page as (
 	select no from storageapi.webhooks where no > $1 order by no limit $2
 ), changed as (

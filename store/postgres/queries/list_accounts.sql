@@ -1,6 +1,6 @@
--- Lists accounts that have keys, webhooks or alerts. It goes from one to the next in the indexes,
--- however much each has.
--- $1 the account before the first; $2 how many.
+-- Lists accounts that have keys, webhooks or alerts. It steps from account to account in the
+-- indexes, so its cost does not depend on the size of accounts.
+-- $1 the account after which to begin; $2 the maximum number.
 select account from (
 	(with recursive a as (
 		(select account from storageapi.keys where next is null and account > $1 order by account limit 1)

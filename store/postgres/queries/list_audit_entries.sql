@@ -1,6 +1,8 @@
--- Lists audit entries of an account, the newest first, down to a number. Of a target there is its id, $9, too.
--- $1 the account; $2 the number that they are below; $3 the least number; $4 a kind of target, empty: all; $5 actions, none: all; $6 and $7 since and until
--- when, null: any time; $8 how many.
+-- Lists audit entries of an account, newest first. For the entries of a single target, audit.go
+-- adds its id, $9.
+-- $1 the account; $2 the number below which to begin; $3 the lowest number; $4 the target's kind,
+-- or empty for all; $5 actions, or an empty list for all; $6 the earliest time and $7 the time
+-- before which, or null; $8 the maximum number.
 select number, account, id, pending, at, action, target_kind, target_id, fields
 from storageapi.audit
 where account = $1 and number < $2 and number >= $3 and ($4 = '' or target_kind = $4)

@@ -1,6 +1,6 @@
--- Selects deliveries to a webhook, and their attempts, the newest event first.
--- $1 the webhook's number and $2 its id; $3 the event's number from which on and $4 before which; $5 how
--- many events at most.
+-- Selects deliveries to a webhook and their attempts, newest event first.
+-- $1 the webhook's number and $2 its id; $3 the lowest event number; $4 the event number below
+-- which to begin; $5 the maximum number of events.
 with listed as (
 	select event from (
 		(select event from storageapi.pending where webhook = $1 and event < $4

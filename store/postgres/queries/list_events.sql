@@ -1,6 +1,7 @@
--- Lists events of an account, the newest first; with asc for desc, the oldest first. Each type is looked for in the index.
--- $1 the account; $2 the number from which on and $3 before which; $4 types, null: those that it has;
--- $5 how many.
+-- Lists events of an account, newest first or, with asc in place of desc, oldest first. It reads
+-- each type through the index.
+-- $1 the account; $2 the lowest event number and $3 the number below which events are listed; $4
+-- types, or null for all types that the account has; $5 the maximum number.
 with recursive has as (
 	(select type from storageapi.event_log where $4::text[] is null and account = $1 order by type limit 1)
 	union all

@@ -1,7 +1,7 @@
--- Selects deliveries to a webhook as list_deliveries does, of those in failure_log: some of them may have been
--- delivered.
--- $1 the webhook's number and $2 its id; $3 the event's number from which on and $4 before which; $5 how
--- many events at most.
+-- Selects deliveries as list_deliveries.sql does, but only deliveries in failure_log, some of which
+-- may have been delivered.
+-- $1 the webhook's number and $2 its id; $3 the lowest event number; $4 the event number below
+-- which to begin; $5 the maximum number of events.
 with listed as (
 	select event from storageapi.failure_log where webhook = $1 and event < $4
 		and event >= greatest($3, (select event from storageapi.marks where name = 'attempts')) order by event desc limit $5

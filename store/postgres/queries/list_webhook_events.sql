@@ -1,5 +1,7 @@
--- Lists events with a delivery to a webhook, the newest first; with asc for desc, the oldest first.
--- $1 the webhook's number; $2 the event's number from which on and $3 before which; $4 how many.
+-- Lists events with a delivery to a webhook, newest first or, with asc in place of desc, oldest
+-- first.
+-- $1 the webhook's number; $2 the lowest event number and $3 the number below which events are
+-- listed; $4 the maximum number.
 with listed as (
 	select event from (
 		(select event from storageapi.pending where webhook = $1 and event < $3

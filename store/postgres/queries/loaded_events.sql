@@ -1,9 +1,10 @@
--- Selects the events of what is loaded, and then their bodies: as many as are allowed, the oldest first, and
--- one at least. A body that is there and not allowed is null; what is past has none.
--- Each table is read by one scan of its parts from the least event to the greatest, which takes half of what a
--- lookup for each event takes. In order, so that no other index is planned (see plain.go). The planner is not
--- to see how long the array is, for which it would plan each call.
--- $1 the events; $2 the least and $3 the greatest of them; $4 how many bytes the bodies may have together.
+-- Selects the events of the deliveries to load and then their bodies, oldest first. It selects as
+-- many bodies as fit into $4 bytes, and at least one. A body that does not fit is null, and a
+-- purged body has no row.
+-- One scan of each table from the lowest to the highest event takes half as long as a lookup for
+-- each event. The scans are ordered, so that the planner uses no other index. The subselects hide
+-- the length of the array from the planner, which would otherwise plan each call (see plain.go).
+-- $1 the events; $2 the lowest and $3 the highest of them; $4 the maximum total size of the bodies.
 (select event, true, id, type, at, coalesce(trace, ''), coalesce(resource, ''), null::bytea
 from storageapi.event_log where event = any((select $1::bigint[])::bigint[]) and event between $2 and $3 order by event)
 union all

@@ -1,7 +1,9 @@
--- Selects what is pending still of what is loaded, the versions of its webhooks that are there, as lists, and what
--- the confirmed clock shows: a row for each delivery would take longer. Webhooks of an account that is erased are not there.
--- The planner is not to see how long the arrays are: it would make a plan for each call (see plain.go).
--- $1 webhooks and $2 events, element by element.
+-- Selects, as lists, which of the deliveries to load are still pending and the versions of their
+-- existing webhooks, and also the confirmed time. A row for each delivery would take longer. The
+-- webhooks of an account that is being erased do not exist.
+-- The subselects hide the lengths of the arrays from the planner, which would otherwise plan each
+-- call (see plain.go).
+-- $1 webhooks and $2 events, as parallel lists.
 select p.places, p.attempts, p.before, p.due, w.nos, w.versions, (select storageapi.confirmed_clock())
 from (
 	select array_agg(c.place::integer - 1) as places, array_agg(p.attempts) as attempts, array_agg(p.before) as before, array_agg(p.due) as due

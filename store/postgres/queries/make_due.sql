@@ -1,5 +1,5 @@
--- Makes a pending delivery due now, or before the webhook's oldest events are: that is where it stands
--- once another node has loaded it.
+-- Makes a pending delivery due now, or just before the webhook's oldest deliveries if these are due
+-- earlier. So it is also first on a node that loads it later.
 -- $1 the webhook; $2 the event.
 update storageapi.pending set recovered = false, due = least((select storageapi.confirmed_clock()), (
 	select min(due) - interval '1 millisecond' from (

@@ -1,5 +1,6 @@
--- Returns the number that an event would have now, and that of the clock. The first is less only if no part has
--- the second: then the event clock stops. See enqueue for the microsecond.
+-- Returns the number that an event would get now, and the number of the current time. The first is
+-- lower only if the last part ends within 5 minutes: then the event clock is stopped. See
+-- enqueue.sql for the microsecond.
 -- $1 the latest time that counts as now.
 with tick as materialized (
 	select now, setval(clock,

@@ -1,5 +1,6 @@
--- Stores deduplication keys, each for so long, and counts those that were there.
--- $1 the account; $2 the keys and $3 until when, element by element.
+-- Stores deduplication keys, each with the time until which it is kept, and returns how many
+-- already existed.
+-- $1 the account; $2 the keys and $3 their times, as parallel lists.
 with given as (
 	select distinct key, until from unnest($2::text[], $3::timestamptz[]) as i (key, until)
 ), noted as (

@@ -1,5 +1,5 @@
--- Lists accounts that have pending audit entries, by one look into the index for each.
--- $1 the account to begin after; $2 how many.
+-- Lists accounts that have pending audit entries, with one index lookup for each account.
+-- $1 the account after which to begin; $2 the maximum number.
 with recursive pending (account, n) as (
 	(select account, 1 from storageapi.audit where pending and account > $1 order by account limit 1)
 	union all

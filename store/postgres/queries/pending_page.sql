@@ -1,6 +1,8 @@
--- Selects a page of what is pending in shards: of each shard the last rows before a place, in the descending
--- order of events and webhooks, by the index of shard and event + 0. See loadPage.
--- $1 shards, $2 events and $3 webhooks of the places, element by element; $4 how many rows of each shard.
+-- Selects a page of the pending deliveries of shards: for each shard, the next rows below a
+-- position, in descending order of event and webhook. It uses the index on shard and event + 0. See
+-- loadPage.
+-- $1 shards, and $2 events and $3 webhooks of the positions, as parallel lists; $4 the maximum
+-- number of rows per shard.
 select p.shard, p.webhook, p.event, p.recovered, p.due, p.attempts, p.before
 from unnest($1::smallint[], $2::bigint[], $3::bigint[]) as s (shard, event, webhook)
 cross join lateral (

@@ -1,6 +1,6 @@
--- Notes when keys were used: of each key the latest time, and of each of its hashes. The keys are
--- locked against deletion, in a fixed order.
--- $1 accounts, $2 ids, $3 hashes and $4 times of the uses, element by element.
+-- Records the latest use of each key and of each of its hashes. It locks the keys against deletion,
+-- in a fixed order.
+-- $1 accounts, $2 ids, $3 hashes and $4 times of the uses, as parallel lists.
 with use as (
 	select * from unnest($1::text[], $2::text[], $3::bytea[], $4::timestamptz[]) as u (account, id, hash, at)
 ), kept as materialized (

@@ -1,4 +1,5 @@
--- Frees the shards $2 of the node $1. It waits for settlements of the node.
+-- Makes the shards $2 of the node $1 free. It waits for settlements of the node, which lock its
+-- row.
 with me as (
 	select node from storageapi.nodes where node = $1 for update
 )

@@ -1,5 +1,5 @@
--- Removes the node $1 and frees its shards, if its heartbeat is still $2 or that is null. It waits
--- for settlements of the node, which have locked its row.
+-- Removes the node $1 and makes its shards free, if $2 is null or the counter of its heartbeat is
+-- still $2. It waits for settlements of the node, which lock its row.
 with late as (
 	delete from storageapi.heartbeats where node = $1 and ($2::bigint is null or beat = $2) returning node
 ), gone as (

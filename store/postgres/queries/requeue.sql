@@ -1,6 +1,6 @@
--- Makes settled deliveries of a webhook pending again, due now: those that are in one of some states,
--- are not pending and have a payload. It returns their events.
--- $1 the webhook; $2 its shard; $3 events; $4 states; $5 whether they are recovered.
+-- Makes settled deliveries of a webhook pending again and due now, and returns their events. It
+-- selects deliveries that are in one of the given states, are not pending, and have a payload.
+-- $1 the webhook; $2 its shard; $3 events; $4 states; $5 whether the deliveries count as recovered.
 insert into storageapi.pending (webhook, event, shard, recovered, due, attempts, before)
 select $1, i.event, $2, $5, (select storageapi.confirmed_clock()), a.number, a.number
 from unnest($3::bigint[]) as i (event)

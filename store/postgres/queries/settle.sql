@@ -1,9 +1,10 @@
--- Stores results of attempts, and returns the places of those that count: whose delivery is pending with fewer
--- attempts than they number, in a shard that the node owns. A node that has lost its shards has no row, or does
--- not own the shard (fencing). The attempts of what is past are not logged.
--- $1 to $12 the results, element by element: webhooks, events, shards, outcomes, numbers, when they started
--- and what they took, statuses, classes, errors, responses, and when they are retried; $13 the node. What few
--- rows need is taken by its place.
+-- Stores results of attempts, and returns the places of the results that count. A result counts if
+-- its delivery is pending in a shard that the node owns and has fewer attempts than the result's
+-- number. A node that has lost its shards has no row, or does not own the shard (fencing). Attempts
+-- of events before the mark of attempts are not logged.
+-- $1 to $12 the results, as parallel lists: webhooks, events, shards, effects, numbers, start
+-- times, durations, statuses, error classes, errors, responses, and waits until the retries; $13
+-- the node. Values that few rows need are looked up by place.
 with input as materialized (
 	select u.*, ($1::bigint[])[place] as webhook, ($2::bigint[])[place] as event, ($4::smallint[])[place] as outcome,
 		($5::integer[])[place] as number, ($6::timestamptz[])[place] as started_at

@@ -1,5 +1,5 @@
--- Makes the node $1, if it is alive, the owner of those of the shards $2 whose owners are in $3: 0, for
--- none, and nodes that were removed.
+-- Makes the node $1, if it is registered, the owner of those shards in $2 whose owner is in $3: 0,
+-- which means no owner, or a removed node.
 with me as (
 	select node from storageapi.nodes where node = $1 for key share
 ), free as (

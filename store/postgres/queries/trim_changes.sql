@@ -1,7 +1,7 @@
--- Removes changes that all nodes that own shards have read, from the mark on: what was removed before may still
--- be in the way of other transactions. A node that takes shards from now on loads them with what these changes
--- did. It returns how many it removed.
--- $1 how many at most, or those of one transaction.
+-- Removes changes that all nodes with shards have read, and returns their number. It begins at the
+-- mark, to skip rows that were removed earlier and that other transactions may still see. A node
+-- that takes shards later loads them with the effects of these changes.
+-- $1 the maximum number, unless a single transaction made more.
 with read as (
 	select min(seen) as seen from storageapi.heartbeats b where exists (select from storageapi.shard_owners where node = b.node)
 ), range as materialized (

@@ -1,6 +1,6 @@
--- Changes a webhook, and notes that.
--- $1 the account; $2 the id; $3 to $19 the new values, in the order of the statement;
--- $20 changeWebhook; $21 the account's shard.
+-- Changes a webhook, and adds it to the change feed.
+-- $1 the account; $2 the id; $3 to $19 the new values, in the order of the statement; $20
+-- changeWebhook; $21 the account's shard.
 with changed as (
 	update storageapi.webhooks w set url = $3, events = $4, active = $5, off_reason = $6, proven_at = $7,
 		failing_since = $8, warned_at = $9, secret = $10, previous_secret = $11, failing_event = $12, failed_again = $13,
