@@ -10,7 +10,7 @@ import (
 )
 
 // accountsStep is the page size of AllAccounts.
-const accountsStep = 100
+const accountsStep = 10_000 // bolt counts all pending deliveries for each page
 
 // Accounts returns the sizes of the accounts that have a key, a webhook or an alert, in byte order
 // of their names. It returns up to limit accounts whose names sort after the name after; an empty

@@ -97,7 +97,7 @@ func commands() []command {
 
 // Run runs the command that args name and returns the exit status of the program. When ctx ends,
 // Run returns soon; verify, compact and restore then continue in the background, so the program
-// should exit. It leaves no incomplete file under a final name.
+// should exit. Where hard links work, it leaves no incomplete file under a final name.
 func Run(ctx context.Context, args []string, config Config) int {
 	config.Name = cmp.Or(config.Name, filepath.Base(os.Args[0]))
 	if config.Stdin == nil {

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/client"
 	"github.com/storageapi/storageapi/signing"
 )
@@ -230,7 +231,7 @@ func (l *listener) sleep(d time.Duration) error {
 // body.
 func (l *listener) event(event client.Event) (result string, err error) {
 	body, err := l.client.EventBody(l.ctx, event.ID)
-	if refusal, ok := errors.AsType[*client.Error](err); ok && refusal.Status == http.StatusNotFound {
+	if refusal, ok := errors.AsType[*client.Error](err); ok && refusal.Status == http.StatusNotFound && refusal.Code == auth.CodeNotFound { // a proxy's 404 has no code
 		return "skipped: its body is not stored", nil
 	}
 	if err != nil {

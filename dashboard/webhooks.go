@@ -122,7 +122,7 @@ func (p *pages) viewCurrent(c *call, w *webhooks.Webhook) (webhookView, webhooks
 // webhookVersion returns a version that changes whenever a field changes that the forms of a
 // webhook can change.
 func webhookVersion(w *webhooks.Webhook) string {
-	sum := fields.Sum((*listed.Webhook)(w), fields.Created|fields.Value)
+	sum := fields.Sum((*listed.Webhook)(w), fields.Created|fields.Tagged)
 	return version("webhook", w.ID, string(sum[:]))
 }
 

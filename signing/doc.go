@@ -24,15 +24,17 @@
 //
 // # Sending
 //
-// A [Signer] belongs to one webhook and sets all four headers.
+// A [Signer] belongs to one webhook and sets all four headers. [Signer.With] adds a signature by
+// scheme [V1a] to Webhook-Signature, or replaces both signatures by it: "v1a," and the base64 of an
+// Ed25519 signature of id.timestamp.body, which receivers verify with a [PublicKey].
 //
 // # Receiving
 //
 // In Go, wrap the receiving handler in [Verifier.Handler], or call [Verifier.Verify] with the
-// headers and the body as received, before any decoding. Both require both signatures, so an
-// attacker cannot remove the signature that protects against replay. Within the tolerance a request
-// can still arrive twice, if only because of a retry: remember the Webhook-Id for at least as long
-// as retries continue.
+// headers and the body as received, before any decoding. Both require both signatures, or one
+// signature by V1a if the verifier has public keys, so an attacker cannot remove the signature that
+// protects against replay. Within the tolerance a request can still arrive twice, if only because
+// of a retry: remember the Webhook-Id for at least as long as retries continue.
 //
 // In other languages, use a Standard Webhooks library, or compare each comma-separated value of
 // X-Service-Signature in constant time with the hex digits printed by

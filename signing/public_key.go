@@ -112,9 +112,10 @@ func JWKS(keys ...PublicKey) []byte {
 func (w *workspace) madeV1a(e encoded, keys []PublicKey, body []byte) bool {
 	w.buf = append(appendPrefix(w.buf[:0], e.id, e.timestamp), body...)
 	list := e.standard
-	for range maxSignatures {
+	for tried := 0; tried < maxV1a; {
 		item, rest, more := strings.Cut(list, " ")
 		if text, ok := strings.CutPrefix(strings.TrimSpace(item), "v1a,"); ok {
+			tried++
 			signature, err := base64.StdEncoding.Strict().DecodeString(text)
 			for _, k := range keys {
 				if err == nil && ed25519.Verify(k.key[:], w.buf, signature) {

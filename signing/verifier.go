@@ -33,7 +33,7 @@ type VerifierConfig struct {
 	// Secrets are the live secrets of the webhook, at most 16: usually one, two during a rotation.
 	Secrets []Secret
 
-	// PublicKeys are the live public keys of the webhook, at most 16, if it signs with [V1a]. With
+	// PublicKeys are the live public keys of the webhook, at most 4, if it signs with [V1a]. With
 	// Secrets and PublicKeys, the signatures of one scheme suffice.
 	PublicKeys []PublicKey
 
@@ -88,8 +88,8 @@ func NewVerifier(config VerifierConfig) (*Verifier, error) {
 			return nil, err
 		}
 	}
-	if len(config.PublicKeys) > maxSignatures || slices.Contains(config.PublicKeys, PublicKey{}) {
-		return nil, fmt.Errorf("%w: got a zero PublicKey, or more than %d", ErrPublicKey, maxSignatures)
+	if len(config.PublicKeys) > maxV1a || slices.Contains(config.PublicKeys, PublicKey{}) {
+		return nil, fmt.Errorf("%w: got a zero PublicKey, or more than %d", ErrPublicKey, maxV1a)
 	}
 	return &Verifier{key, secrets, slices.Clone(config.PublicKeys), config.Tolerance, config.MaxBody, config.Now}, nil
 }
@@ -104,9 +104,9 @@ func NewVerifier(config VerifierConfig) (*Verifier, error) {
 // The body must be the bytes as received. The keys of h must be canonical, as in [http.Request].
 // Each of the four headers must occur exactly once, except that a verifier with public keys does not
 // need the signature of body alone; the ID must satisfy [ValidID], and the timestamp must consist of
-// digits. Verify checks at most the first 16 signatures in each header. It rejects signatures of
-// unknown versions, and hex digits in upper case, since each signature has only one valid encoding.
-// It compares signatures in constant time.
+// digits. Verify checks at most the first 16 signatures in each header, and the first 4 by [V1a]. It
+// rejects signatures of unknown versions, and hex digits in upper case, since each signature has
+// only one valid encoding. It compares signatures in constant time.
 func (v *Verifier) Verify(h http.Header, body []byte) error {
 	e, err := v.open(h)
 	if err != nil {

@@ -50,7 +50,7 @@ func (s *WebhookService) change(ctx context.Context, account, webhookID string, 
 			fields.Copy((*listed.Webhook)(&old))
 			apply(w)
 			if !fields.Equal((*listed.Webhook)(&old), (*listed.Webhook)(w), fields.Value) {
-				w.SecretsVersion++
+				w.SecretsVersion = max(w.SecretsVersion+1, uint64(now.UnixMilli())) // not a version from before a restore
 			}
 			stored = s.entries.change(ctx, &old, w)
 			*entry = stored

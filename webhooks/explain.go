@@ -36,7 +36,7 @@ type Explanation struct {
 	// AsOfNow means that Reason follows from the current settings of the webhook. They may differ
 	// from the settings when the event was published. ChangedAt is when the webhook's types or
 	// resources were last changed since then, or zero if the audit entries of that time are no
-	// longer kept.
+	// longer kept, or if the webhook has been changed 10,000 times since.
 	AsOfNow   bool
 	ChangedAt time.Time
 
@@ -83,7 +83,8 @@ const (
 // [apierr.ErrNotFound] if the account has no such webhook. The store does not keep earlier settings
 // of a webhook. If they have changed since the event was published, Explain uses the current
 // settings and sets AsOfNow. It finds changes in the audit entries. The times of these entries, by
-// [Config.Now], are compared with the time of publication, by the store's clock.
+// [Config.Now], are compared with the time of publication, by the store's clock. Explain assumes that
+// [Retention] has not changed since the publication.
 func (s *WebhookService) Explain(ctx context.Context, account, eventID, webhookID string) (Explanation, error) {
 	x := Explanation{EventID: eventID, WebhookID: webhookID, Reason: ReasonUnknownEvent}
 	// The event is read before its deliveries, the webhook after them, and the audit entries last,
@@ -137,8 +138,8 @@ func (s *WebhookService) explainAbsence(ctx context.Context, x *Explanation, w *
 		x.Reason = ReasonPurged
 		return nil
 	}
-	changed, err := s.filterChanged(ctx, w, x.PublishedAt)
-	audited := kept(s.dispatcher.config.Retention.Audit)
+	changed, audited, err := s.filterChanged(ctx, w, x.PublishedAt)
+	audited = audited && kept(s.dispatcher.config.Retention.Audit)
 	x.ChangedAt, x.AsOfNow = changed, !changed.IsZero() || !audited
 	switch {
 	case !subscribed:
@@ -161,26 +162,29 @@ type entryLister interface {
 }
 
 // filterChanged returns when the types or resources of a webhook were last changed, or the zero time
-// if that was before since.
-func (s *WebhookService) filterChanged(ctx context.Context, w *Webhook, since time.Time) (time.Time, error) {
+// if that was before since. known is false if the newest 10,000 changes do not reach back to since.
+func (s *WebhookService) filterChanged(ctx context.Context, w *Webhook, since time.Time) (at time.Time, known bool, err error) {
 	store, ok := s.store.(entryLister)
 	query := audit.Query{
 		Target:  audit.Target{Kind: audit.TargetWebhook, ID: w.ID},
-		Actions: []audit.Action{audit.WebhookChanged}, Since: since, Limit: pageSize,
+		Actions: []audit.Action{audit.WebhookChanged}, Since: since, Limit: 1000,
 	}
-	for ok {
+	for pages := 0; ok; pages++ {
+		if pages == 10 {
+			return time.Time{}, false, nil
+		}
 		page, err := store.ListAuditEntries(ctx, w.Account, query)
 		if err != nil {
-			return time.Time{}, err
+			return time.Time{}, false, err
 		}
 		for i := range page.Entries {
 			if n := &page.Entries[i]; slices.Contains(n.Changed, "events") || slices.Contains(n.Changed, "eventScopes") || slices.Contains(n.Changed, "resources") {
-				return n.At, nil
+				return n.At, true, nil
 			}
 		}
 		query.After, ok = page.Next, page.Next != ""
 	}
-	return time.Time{}, nil
+	return time.Time{}, true, nil
 }
 
 // explainDelivery explains the state of a delivery.

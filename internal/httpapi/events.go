@@ -62,7 +62,9 @@ func (a *api) listEvents(c *call) (response, error) {
 	page, err := a.webhooks.ListEvents(c.Context(), c.caller.Account, query)
 	if err == nil && wait > 0 && len(page.Events) == 0 && page.Next == "" {
 		query.After = page.Resume
-		page, err = a.waitEvents(c, query, wait)
+		if page, err = a.waitEvents(c, query, wait); err == nil {
+			_, err = a.readableTypes(c, query.Types) // the host's policy may have changed meanwhile
+		}
 	}
 	if err != nil {
 		return response{}, err

@@ -112,6 +112,7 @@ func New(config Config) (http.Handler, error) {
 	others := config.Auth.Handler(a, auth.OutlivesKey(), auth.AnyResource(), auth.RoutePattern(a.router.pattern))
 	waiting := config.Auth.Handler(a, auth.AnyResource(), auth.RoutePattern(a.router.pattern))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.shutdown(r)
 		if mayWait(r) {
 			waiting.ServeHTTP(w, r)
 			return

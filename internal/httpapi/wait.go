@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/storageapi/storageapi/webhooks"
@@ -24,7 +23,7 @@ func parseWait(values url.Values) (time.Duration, error) {
 
 // mayWait reports whether a request may wait for events. Its context ends with its key.
 func mayWait(r *http.Request) bool {
-	return r.Method == http.MethodGet && strings.Contains(r.URL.RawQuery, "wait=")
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.URL.RawQuery != "" && r.URL.Query().Has("wait")
 }
 
 // waitEvents waits until the query selects an event, and returns a page of the list. The page is
@@ -36,16 +35,12 @@ func (a *api) waitEvents(c *call, query webhooks.EventQuery, wait time.Duration)
 	if deadline, ok := request.Deadline(); ok {
 		shorten(time.Until(deadline))
 	}
-	shutdown := context.Background()
-	if server, ok := request.Value(http.ServerContextKey).(*http.Server); ok {
-		if server.WriteTimeout > 0 {
-			shorten(server.WriteTimeout)
-		}
-		shutdown = a.shutdown(server)
+	if server, ok := request.Value(http.ServerContextKey).(*http.Server); ok && server.WriteTimeout > 0 {
+		shorten(server.WriteTimeout)
 	}
 	ctx, cancel := context.WithTimeout(request, wait)
 	defer cancel()
-	defer context.AfterFunc(shutdown, cancel)()
+	defer context.AfterFunc(a.shutdown(c.Request), cancel)()
 	page, err := a.webhooks.WaitEvents(ctx, c.caller.Account, query)
 	if err == nil {
 		err = a.recheck(c)
@@ -53,9 +48,17 @@ func (a *api) waitEvents(c *call, query webhooks.EventQuery, wait time.Duration)
 	return page, err
 }
 
-// shutdown returns a context that ends when the server begins to shut down, because Shutdown waits
-// for all requests.
-func (a *api) shutdown(server *http.Server) context.Context {
+// shutdown returns a context that ends when the request's server begins to shut down, because
+// Shutdown waits for all requests. Each request calls it first, since a server that has begun to
+// shut down does not call functions that are registered then.
+func (a *api) shutdown(r *http.Request) context.Context {
+	server, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
+	if !ok {
+		return context.Background()
+	}
+	if known, ok := a.servers.Load(server); ok {
+		return known.(context.Context)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	known, loaded := a.servers.LoadOrStore(server, ctx)
 	if loaded {

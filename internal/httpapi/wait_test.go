@@ -218,3 +218,37 @@ func TestEvents_Wait_EndsEarly(t *testing.T) {
 		})
 	})
 }
+
+// A request waits only after Shutdown has begun, since a middleware delays it.
+func TestEvents_WaitAfterShutdownBegan_EndsAtOnce(t *testing.T) {
+	inWaitBubble(t, 0, 0, func(t *testing.T, h *waitHost) {
+		api := h.server.Handler
+		h.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(100 * time.Millisecond)
+			api.ServeHTTP(w, r)
+		})
+		token := h.admin(alice)
+		<-h.get(t.Context(), eventsPath+"?since=1970-01-01", token)
+		waits := h.get(t.Context(), waitPath, token)
+		synctest.Wait()
+		begun := time.Now()
+		if err := h.server.Shutdown(t.Context()); err != nil || time.Since(begun) > time.Second {
+			t.Errorf("Shutdown took %v, %v", time.Since(begun), err)
+		}
+		<-waits
+	})
+}
+
+func TestEvents_WaitEscapedInQuery_EndsWithKey(t *testing.T) {
+	inWaitBubble(t, 0, 0, func(t *testing.T, h *waitHost) {
+		id, token := h.key(alice, "account:read")
+		waits := h.get(t.Context(), eventsPath+"?since=1970-01-01&w%61it=20", token)
+		time.Sleep(3 * time.Second)
+		if err := h.api.Keys.Delete(h.Context(), alice, id, apikeys.DeleteParams{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-waits; got.status != http.StatusUnauthorized || got.took > 4*time.Second {
+			t.Errorf("answered %d after %v, want 401 when the key is deleted", got.status, got.took)
+		}
+	})
+}

@@ -70,7 +70,7 @@ type Webhook struct {
 	PreviousSecret          signing.Secret
 	PreviousSecretExpiresAt time.Time // UTC, to the millisecond
 
-	// SecretsVersion counts the changes of Secret and of the secret Headers. ETags contain it in
+	// SecretsVersion grows with each change of Secret and of the secret Headers. ETags contain it in
 	// place of the secrets, which could be guessed from a hash.
 	SecretsVersion uint64
 }

@@ -77,6 +77,16 @@ func (r *Webhook) check() error {
 			return malformed("headerSecrets", "must have a value of one line for each secret header")
 		}
 	}
+	for _, t := range r.Events {
+		if t == driver.AllEvents && len(r.Events) > 1 || strings.HasPrefix(string(t), "*:") {
+			return malformed("events", `must be only "*", or types of which none begins with "*:"`)
+		}
+	}
+	for i, scheme := range r.Signatures {
+		if i > 0 && scheme <= r.Signatures[i-1] {
+			return malformed("signatures", "must be in ascending order, without duplicates")
+		}
+	}
 	return ids("account", r.Account, "id", r.ID)
 }
 
