@@ -140,7 +140,7 @@ type Scope struct {
 // A PendingDelivery reports a pending delivery to [Scheduler.Add].
 type PendingDelivery struct {
 	Number  uint64
-	Webhook *Webhook // shared; counts as claimable unless Webhook or Load reports otherwise
+	Webhook *Webhook // shared; claimable unless Scheduler.Webhook or Load says otherwise
 	Group   Group
 
 	// Due is when the next attempt is due, by the clock of this process. A store whose rows use
@@ -175,7 +175,7 @@ type LoadedDelivery struct {
 	Err error
 }
 
-// A LoadState tells a scheduler how to treat a delivery.
+// A LoadState says how a scheduler must treat a delivery.
 type LoadState uint8
 
 // The states.

@@ -11,8 +11,8 @@ import (
 // An EventType names a kind of event that a webhook can subscribe to.
 type EventType string
 
-// AllEvents in [Webhook.Events] stands for all types whose scope is in [Webhook.EventScopes], also
-// types that are declared later.
+// AllEvents in [Webhook.Events] stands for all types whose scope is in [Webhook.EventScopes],
+// including types that are declared later.
 const AllEvents EventType = "*"
 
 // An EncodedEvent is an event in the form in which it is stored, signed and sent.

@@ -10,7 +10,7 @@ import (
 type Header struct {
 	Name   string // in the form of http.CanonicalHeaderKey
 	Value  string
-	Secret bool // stores keep the value like a signing secret, and it is shown to nobody
+	Secret bool // stores keep the value like a signing secret, and no method shows it
 }
 
 func (h Header) text() string {

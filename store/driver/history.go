@@ -71,7 +71,8 @@ type History interface {
 	// webhooks in turn. A step examines about limit deliveries. Settled deliveries become pending
 	// and due now if they still have a payload. If the recovery's States include Pending, pending
 	// deliveries become due now and continue their retries. Deliveries of events outside the
-	// webhook's Resources are left alone. A recovery whose webhook was deleted is done. AdvanceRecovery returns false if all recoveries were already done.
+	// webhook's Resources are left alone. A recovery whose webhook was deleted is done.
+	// AdvanceRecovery returns false if all recoveries were already done.
 	AdvanceRecovery(ctx context.Context, limit int) (advanced bool, err error)
 
 	// Now returns the time by the store's clock, which determines the age of stored records. The

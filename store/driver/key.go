@@ -71,7 +71,8 @@ type Key struct {
 	Labels   Labels // set by the key's owners; they never affect a decision
 }
 
-// Accepts reports whether the key is enabled and by is still one of its values.
+// Accepts reports whether the key is enabled and the credential is for its current or previous
+// token.
 func (k *Key) Accepts(by auth.Credential) bool {
 	return !k.Disabled && by.Matches(k.Hash.Sum, k.Previous.Sum)
 }
@@ -99,8 +100,8 @@ func (l Labels) Map() map[string]string {
 	return values
 }
 
-// A KeyUse is the last use of a token of a key, or only activity of the key. In that case Hash and
-// At are zero.
+// A KeyUse is the last use of a token of a key. If only the key's activity is recorded, Hash and At
+// are zero.
 type KeyUse struct {
 	Account  string
 	ID       string

@@ -16,8 +16,8 @@ import (
 )
 
 // A KeyActivity holds which scopes a key has used, from which networks, and which of its requests
-// were refused. Stores keep it as text. Scopes and networks take at most 259 bytes: scopes take two
-// bytes each, and networks get the rest of 256.
+// were refused. Stores keep it as text. Scopes take two bytes each, for at most 128 scopes.
+// Networks are kept only if they and the scopes fit into 256 bytes.
 type KeyActivity string
 
 const (
@@ -30,8 +30,8 @@ const (
 	timeBytes    = 6 // Unix milliseconds
 )
 
-// An activity is an unpacked [KeyActivity]. Its numbers are big-endian, so that later times are
-// greater texts.
+// An activity is an unpacked [KeyActivity]. Its numbers are big-endian, so that strings of times
+// compare like the times.
 type activity struct {
 	scopes   string   // the day of the last use of each of the key's scopes, in alphabetical order; 0 means never
 	networks []string // the day of the last use, and the network's bytes; the latest first
@@ -59,8 +59,8 @@ func (a KeyActivity) unpack() (parts activity) {
 	return parts
 }
 
-// Add returns the activity in a and in b. If both have networks of the same day, latest means that
-// those of b are the latest. Adding the same activity again has no effect.
+// Add returns the merged activity of a and b. If both have networks of the same day, latest means
+// that the networks of b were used last. Adding the same activity again has no effect.
 func (a KeyActivity) Add(b KeyActivity, latest bool) KeyActivity {
 	switch {
 	case a == "":

@@ -53,10 +53,10 @@ type KeyStore interface {
 	// in one step, and returns the key. It returns ErrNotFound if there is no such key, and
 	// ErrExists if another key has one of the new hashes. If change returns an error, UpdateKey
 	// returns it and stores nothing. KeyByHash no longer finds replaced hashes. ID, Account,
-	// CreatedAt, CreatedBy, LastUsedAt and Activity keep their values even if change modifies them. Uses
-	// belong to hashes: a hash that becomes Previous keeps its last use as PreviousUsedAt. No other
-	// change of the key happens between reading and storing. change may run more than once, and
-	// must not call the store.
+	// CreatedAt, CreatedBy, LastUsedAt and Activity keep their values even if change modifies them.
+	// Uses belong to hashes: a hash that becomes Previous keeps its last use as PreviousUsedAt. No
+	// other change of the key happens between reading and storing. change may run more than once,
+	// and must not call the store.
 	UpdateKey(ctx context.Context, account, id string, change func(*Key, *audit.Entry) error) (Key, error)
 
 	// DeleteKey removes a key with its hashes, its uses, and the recorded requests to create keys

@@ -20,9 +20,9 @@ type Webhook struct {
 	// duplicates; or only [AllEvents].
 	Events []EventType
 
-	// EventScopes are the scopes of the types that [AllEvents] stands for: of all types declared when
-	// Events was set to it. They are kept when Events changes, because pending deliveries may have
-	// these types.
+	// EventScopes are the scopes of all types that were declared when Events was set to
+	// [AllEvents]. They are kept when Events changes, because pending deliveries may have these
+	// types.
 	EventScopes []scopes.Scope
 
 	// PastEvents are the event types from which the webhook has unsubscribed, without duplicates.

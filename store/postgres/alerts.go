@@ -16,8 +16,8 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// UpdateAlert implements [driver.AlertStore]. It first runs change without a transaction. This
-// reads one row, and also the webhooks if change calls Webhooks. If the step changes something,
+// UpdateAlert implements [driver.AlertStore]. It first runs change without a transaction, which
+// reads one row and, if change calls Webhooks, the webhooks. If the step changes something,
 // UpdateAlert runs change again in a transaction, with the account locked.
 func (s *Store) UpdateAlert(ctx context.Context, account, series string, change func(*driver.AlertStep) error) (deliveries int, err error) {
 	idle := false

@@ -12,10 +12,10 @@ import (
 // events.
 const (
 	changeAdded   = iota // the delivery became pending, or due sooner
-	changeFirst          // the delivery became pending and must be sent next to its webhook
+	changeFirst          // the delivery became pending and must be the next one sent to its webhook
 	changeWebhook        // the webhook was changed or deleted; the event is 0
 	changeProbe          // a probe of the webhook was requested; the event is 0
-	changeNudge          // the delivery was already pending and must be sent next to its webhook
+	changeNudge          // the delivery was already pending and must be the next one sent to its webhook
 	changeErased         // the webhook was deleted as the erasure of its account began; the event is 0
 )
 

@@ -42,8 +42,8 @@ func (c *clock) due(now time.Time) bool {
 	return elapsed >= c.every || jumped.Abs() >= clockJumps
 }
 
-// check returns an error if the two clocks differ by more than maxSkew. database is the time of the
-// database's clock. asked is this node's time before the database was asked.
+// check returns an error if the two clocks differ by more than maxSkew. database is a reading of
+// the database's clock, and asked is this node's time before that reading.
 func (c *clock) check(asked, database time.Time) error {
 	now := time.Now()
 	ahead, behind := asked.Round(0).Sub(database), database.Sub(now.Round(0))
@@ -60,9 +60,9 @@ func (c *clock) check(asked, database time.Time) error {
 	return nil
 }
 
-// latest returns the latest time that may be stored as the current time: an hour after the later of
-// this node's clock and the database's clock, extrapolated from their last agreement. A later time
-// would come from a wrong clock, and rows with that time would be in the future once the clock is
+// latest returns the latest time that may be stored as the current time: an hour after this node's
+// clock or, if later, an hour after the database's clock, extrapolated from their last agreement. A
+// later time would come from a wrong clock, and its rows would be in the future once the clock is
 // corrected.
 func (c *clock) latest() time.Time {
 	now := time.Now()
@@ -134,8 +134,8 @@ type databaseClock struct {
 // times that successive statements read keep their order.
 const maxDrift = time.Second
 
-// set records the confirmed clock's current time, unless that time is as expected or at most
-// maxDrift behind.
+// set records the current time of the confirmed clock. It ignores the time if it is up to maxDrift
+// behind the time that the previous call predicts.
 func (c *databaseClock) set(database time.Time) {
 	now := time.Now()
 	c.mu.Lock()

@@ -19,8 +19,7 @@ import (
 // jumpHolds, and dropped if the clock is set back.
 //
 // At a jump the confirmed clock goes back to the last observation, and stands still until the next
-// observation. Retries are late by the sum of these two times, so nodes must observe the clock
-// often.
+// observation. Retries are late by the time between the two, so nodes must observe the clock often.
 const (
 	clockJump  = time.Hour
 	jumpHolds  = 24 * time.Hour

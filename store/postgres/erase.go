@@ -36,7 +36,8 @@ func (s *Store) checkOpen(ctx context.Context, tx pgx.Tx, account string) error 
 	return err
 }
 
-// receiptCounts returns pointers to the numbers of a receipt, in the order of the column counts.
+// receiptCounts returns pointers to the numbers of a receipt, in the order of the list in the
+// column counts of the table erasures.
 func receiptCounts(r *store.Receipt) []*int {
 	return []*int{&r.Keys, &r.Webhooks, &r.Events, &r.Deliveries, &r.Recoveries, &r.Alerts, &r.DedupKeys, &r.IdempotencyKeys, &r.AuditEntries}
 }
@@ -149,8 +150,7 @@ func (s *Store) closeAccount(ctx context.Context, tx pgx.Tx, account string, era
 }
 
 // eraseStep removes some of the remaining rows. more is true if rows may be left or may still be
-// published. waits is true if the step found no rows: then the erasure only waits for open
-// transactions, which may still publish some.
+// published. waits is true if the step found no rows and open transactions may still publish some.
 func (s *Store) eraseStep(ctx context.Context, tx pgx.Tx, account string, limit int, erased *store.Receipt) (more, waits bool, err error) {
 	var ended bool // read before looking for rows
 	if err := tx.QueryRow(ctx, s.sql(notePublications), s.sql(`storageapi.event_log`), account).Scan(&ended); err != nil {

@@ -106,9 +106,9 @@ const (
 )
 
 // eventPage returns the events with numbers in [from, to) that are below settled. It sets Next if
-// it omits events in this range; full reports whether query.Limit is the reason. It
-// reads Limit events, and returns only those of query.Resources; for a webhook it reads events of
-// all types, and returns only those whose type is in query.Types.
+// it omits events in this range; full reports whether query.Limit is the reason. It reads Limit
+// events and returns those that query.Resources allows. For a webhook it reads events of all types,
+// and returns those with a type in query.Types.
 func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account string, query driver.EventQuery, from, to, settled int64) (page driver.EventPage, full bool, err error) {
 	var types []string
 	if len(query.Types) > 0 {

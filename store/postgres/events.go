@@ -100,7 +100,7 @@ func (s *Store) enqueue(ctx context.Context, db rowQuerier, encoded *driver.Enco
 				return 0, false, cmp.Or(failed, auth.ErrErasing)
 			}
 		}
-		if !errors.Is(err, pgx.ErrNoRows) || try == maxTries { // otherwise it was purged in between
+		if !errors.Is(err, pgx.ErrNoRows) || try == maxTries { // otherwise the event was purged between the two statements
 			return deliveries, false, err
 		}
 	}

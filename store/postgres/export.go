@@ -78,8 +78,8 @@ type exportedRow struct {
 	unreadable string
 }
 
-// begin sets e.at to the place that after encodes: the last row of the previous page. If after is
-// nil, the export begins with the first row.
+// begin sets e.at to the place encoded in after, which is the last row of the previous page. If
+// after is nil, the export begins with the first row.
 func (e *exporter) begin(after []byte) (err error) {
 	if e.at = (place{account: e.account, number: -1}); after == nil {
 		return nil
@@ -132,8 +132,8 @@ func (e *exporter) rows(ctx context.Context, scan func(pgx.Row) (exportedRow, er
 	return e.fill(func() ([]exportedRow, error) { return rowsOf(ctx, e.tx, scan, e.sql(sql), args...) })
 }
 
-// kind adds rows of a kind to the page until it is full. It begins behind the row that after
-// encodes.
+// kind adds rows of a kind to the page until it is full. It begins after the row that the parameter
+// after encodes.
 func (e *exporter) kind(ctx context.Context, kind transfer.Kind, after []byte) error {
 	if err := e.begin(after); err != nil {
 		return err

@@ -30,7 +30,7 @@ func (s *Store) LookingUp() (statements, waiting int) { return s.lookups.State()
 // Pool returns the store's pool.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
-// CheckClockAlways makes each claim check the database's clock.
+// CheckClockAlways makes the store check the database's clock each time, instead of once a minute.
 func (s *Store) CheckClockAlways() { s.clock.every = 0 }
 
 // AskEvery sets how often the listener checks its connection.
@@ -46,7 +46,7 @@ const (
 	InOrder = Indexed + `, ` + inOrder
 )
 
-// ClaimedEvents returns the statement that claims use to read events.
+// ClaimedEvents returns the statement with which Load reads events.
 func ClaimedEvents(option Option) string { return optionsOf([]Option{option}).names.in(loadedEvents) }
 
 // Migrating adds a migration with the given text to the migrations that a node knows.
@@ -71,8 +71,7 @@ func PurgeAuditEntries(option Option) string {
 // SchemaOf returns the name that InSchema was given.
 func SchemaOf(option Option) string { return optionsOf([]Option{option}).schema }
 
-// Queues are fake in-memory queues: the functions that shard ownership calls on them. A nil
-// function does nothing.
+// Queues are the functions that a node calls to load, pause and unload its shards. All must be set.
 type Queues struct {
 	Load     func(ctx context.Context, shards []int16) error
 	Pause    func(shards []int16)
@@ -80,7 +79,8 @@ type Queues struct {
 	Unload   func(shards []int16)
 }
 
-// A testHost replaces the store's queues with the queues of a test.
+// A testHost calls the functions of a test in place of a store's methods that load and unload
+// shards.
 type testHost struct {
 	nodeStore
 	queues Queues
@@ -100,7 +100,7 @@ func (h testHost) UnderWay() map[int16]int {
 	return busy
 }
 
-// Owning lets a test own shards with the test's queues.
+// Owning lets a test own shards with the Queues of the test.
 type Owning struct {
 	s     *Store
 	begin *sync.Once
@@ -112,8 +112,8 @@ func (s *Store) Owning(q Queues, lasts time.Duration) Owning {
 	return Owning{s, new(sync.Once)}
 }
 
-// Join makes the node own shards until its store is closed. It returns nil once the node has loaded
-// its share in a current term, or an error if the node cannot take its share.
+// Join makes the node own shards until its store is closed. It returns nil once the node has begun
+// to load its share in a current term, or an error if the node cannot take its share.
 func (o Owning) Join(ctx context.Context) error {
 	o.begin.Do(func() {
 		o.s.owned.begin(nil)

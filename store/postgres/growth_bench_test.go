@@ -26,9 +26,8 @@ var (
 )
 
 // A fleet is a set of nodes with separate connections that claim and settle, without HTTP, as the
-// dispatcher does. A node claims when it is woken, or after the wait that its last claim returned.
-// It runs one settlement at a time, which settles all tasks that were claimed during the previous
-// one.
+// dispatcher does. A node claims as soon as deliveries are due. It runs one settlement at a time,
+// which settles all tasks that were claimed during the previous one.
 type fleet struct {
 	nodes []*postgres.Store
 	group sync.WaitGroup

@@ -70,11 +70,11 @@ func (r *historyRow) attempt() driver.Attempt {
 	}
 }
 
-// settledStates maps the state of a delivery's last attempt to the state of the delivery, unless
-// the delivery is pending.
+// settledStates maps the stored state of a delivery's last attempt to the state of the delivery. It
+// does not apply to pending deliveries.
 var settledStates = map[int16]driver.DeliveryState{stateDelivered: driver.Delivered, stateDead: driver.Dead, stateSkipped: driver.Skipped}
 
-// settledAs returns the state that is stored with an attempt if it settles its delivery as state.
+// settledAs returns the state to store with the attempt that settles a delivery as the given state.
 func settledAs(state driver.DeliveryState) int16 {
 	for of, known := range settledStates {
 		if known == state {
@@ -122,9 +122,9 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 	return list, nil
 }
 
-// ListDeliveries implements [driver.WebhookStore]. It reads failed deliveries from failure_log. For
-// a page filtered by state or type it examines at most maxSteps times leastStep deliveries, or more
-// if the page is larger.
+// ListDeliveries implements [driver.WebhookStore]. It reads failed deliveries from failure_log. A
+// page that is filtered by state, type or resource examines at most maxSteps times leastStep
+// deliveries, or more if the page is larger or [driver.DeliveryQuery.FullPages] is true.
 func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, query driver.DeliveryQuery) (page driver.DeliveryPage, err error) {
 	from, to := numberAt(query.From), int64(1<<63-1)
 	if !query.To.IsZero() {

@@ -63,8 +63,8 @@ type importer struct {
 	*Store
 	tx pgx.Tx
 
-	// These records are added after the store's state has been read. The batch adds all other
-	// records.
+	// The batch adds all records except keys, events and recoveries, which are added after the
+	// batch has read the store's state.
 	batch      *pgx.Batch
 	keys       []*transfer.Key
 	events     []*transfer.Event
@@ -105,7 +105,8 @@ const (
 		select i.account, i.id from unnest($1::text[], $2::text[]) as i (account, id)
 		cross join lateral (select account from storageapi.webhooks where id = i.id limit 1) w where w.account <> i.account`
 
-	// findWebhooks selects the webhooks $2 of the accounts $1, including deleted ones.
+	// findWebhooks selects the webhooks with the accounts $1 and the ids $2, which are parallel
+	// lists. It includes deleted webhooks.
 	findWebhooks = `
 		select i.account, i.id, w.no, w.gone from unnest($1::text[], $2::text[]) as i (account, id)
 		cross join lateral (
@@ -115,9 +116,8 @@ const (
 		where w.no is not null order by w.gone desc`
 )
 
-// sort adds to the batch all records that do not depend on the store's state, and groups the rest
-// by kind for later. It returns an error for records of an unknown kind, which would otherwise be
-// lost.
+// sort adds records to the batch or, if they depend on the store's state, groups them by kind for
+// later. It returns an error for records of an unknown kind, which would otherwise be lost.
 func (i *importer) sort(records []transfer.Record) error {
 	for _, r := range records {
 		switch r := r.(type) {

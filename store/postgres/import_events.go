@@ -104,8 +104,8 @@ func (i *importer) addEvents(ctx context.Context) error {
 			i.accounts = append(i.accounts, e.Account)
 		}
 	}
-	// Redelivered events are due before the page's other deliveries of their webhook. (That order
-	// only needs to last until a restart, see [driver.History].)
+	// Redelivered events become due before all other deliveries of their webhook in this import.
+	// (That order only needs to last until a restart.)
 	for _, row := range first {
 		webhook := row[0].(int64)
 		soonest[webhook] = soonest[webhook].Add(-time.Millisecond)
@@ -166,7 +166,7 @@ func (i *importer) number(ctx context.Context) (events []importedEvent, err erro
 		owned
 		start int64 // first number of its millisecond if its id is forgotten; else -1
 	}
-	given, next := make(map[name]bool), make(map[int64]int64) // by name, and by millisecond
+	given, next := make(map[name]bool), make(map[int64]int64) // next: free number by millisecond
 	var place int
 	var there bool
 	var number int64

@@ -28,8 +28,8 @@ var (
 	loadedRows   = query("loaded_rows")
 )
 
-// Load implements [driver.Deliveries]. The node must still own the claimed deliveries when their
-// rows are read. If the node's term may be over by then, Load returns all deliveries as Unread.
+// Load implements [driver.Deliveries]. The node must still own the shards of the deliveries when it
+// reads their rows. If the node's term may be over by then, Load returns all deliveries as Unread.
 func (s *Store) Load(ctx context.Context, refs []driver.DeliveryRef) ([]driver.LoadedDelivery, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ type loadRow struct {
 	kept             decodedWebhook
 	event            int64
 	version          uint64 // of the webhook; 0 if it is deleted or its account is being erased
-	attempts, before int    // negative if not pending
+	attempts, before int    // attempts is negative if the delivery is not pending
 	due              time.Time
 }
 

@@ -61,8 +61,8 @@ func execOn(t testing.TB, p *pgxpool.Pool, sql string, args ...any) {
 }
 
 // pile adds n pending deliveries to the account's webhook, due in an hour. The server takes the
-// duration each to read one of them. The events have no other rows. With 1 as first, their numbers
-// are lower than those of all other events; with laterEvent, higher.
+// time each to read one of them. Their events, numbered from first, have no other rows. If first is
+// 1, the numbers are lower than those of all other events; if it is laterEvent, they are higher.
 func pile(t testing.TB, p *pgxpool.Pool, account string, first int64, n int, each time.Duration) {
 	t.Helper()
 	webhook := "wh_" + account

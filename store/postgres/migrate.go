@@ -131,7 +131,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 }
 
 // migrating is the timeout of Migrate if its context has no deadline. It is long because another
-// node may be migrating. For the server's first answer, defaultTimeout applies.
+// node may be migrating. The timeout of the first statement is defaultTimeout.
 const migrating = 5 * time.Minute
 
 // apply upgrades a schema from version to the next, unless another node has already done so. A

@@ -64,7 +64,7 @@ func (s nodeStore) Prove(ctx context.Context) error {
 // View implements [shards.Database].
 func (s nodeStore) View(ctx context.Context, beat shards.Beat, h shards.Heartbeat) (v shards.View, err error) {
 	err = s.step(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		// A crash of the server may lose a heartbeat; the node then notices that the server
+		// A crash of the server may lose this heartbeat. The node then notices that the server
 		// restarted.
 		batch := s.batch(lookUp, lockSoon, deferred)
 		write := func(sql string) {
@@ -111,8 +111,8 @@ func (s nodeStore) Remove(ctx context.Context, term int64, beat *int64) error {
 	return err
 }
 
-// change waits until no settlement runs, and then runs a statement that changes owners. It returns
-// the changed shards, and notifies other nodes, which may have shards to take.
+// change waits for settlements of this Store, and then runs a statement that changes owners. It
+// returns the changed shards, and notifies other nodes, which may have shards to take.
 func (s nodeStore) change(ctx context.Context, sql string, args ...any) (list []int16, err error) {
 	err = s.step(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		s.settling.Lock()
@@ -154,8 +154,8 @@ func (s nodeStore) Unanswered(since time.Time) { s.waited(since) }
 
 // worked reports to the node whether the database answered a piece of work. An error from the
 // server counts as an answer: the connection works, and another node would get the same error. A
-// read of the change feed that timed out does not count: a node that joins again can skip the
-// earlier changes.
+// read of the change feed that the server canceled does not count: after joining again, the node
+// need not read the earlier changes.
 func (s *Store) worked(kind shards.Work, began time.Time, err error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, store.ErrClosed) {
 		return

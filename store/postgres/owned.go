@@ -16,7 +16,7 @@ import (
 )
 
 // ownedShards is a node's in-memory state of the shards it owns. It reports their pending
-// deliveries to a scheduler. A shard is served from the start of its loading until it is paused.
+// deliveries to a scheduler.
 type ownedShards struct {
 	turn chan struct{} // held by the call to Deliver that reports
 
@@ -30,7 +30,7 @@ type ownedShards struct {
 	byID      map[string]*ownedWebhook
 	shards    map[int16]*feed.Snapshot // shards in memory, each with the snapshot of its last read
 	paused    map[int16]bool           // shards in memory in which no attempts begin
-	kept      int                      // number of webhooks kept for attempts
+	kept      int                      // number of webhooks with a cached decoded form
 	loads     loads
 
 	troubles [troubles]error // current problem of each kind
@@ -72,7 +72,7 @@ const maxKept = 16_384
 // A decodedWebhook is a webhook decoded from its row. Attempts share it.
 type decodedWebhook struct {
 	version uint64
-	webhook *driver.Webhook // nil means not kept
+	webhook *driver.Webhook // nil means not cached
 	err     error           // a secret cannot be read
 }
 
@@ -243,7 +243,7 @@ func (o *ownedShards) learn(r *ownedRow, decoded decodedWebhook) {
 		}
 		if before := o.byID[w.id]; before != nil {
 			if before.no > w.no {
-				return // deleted, and created again with the same id
+				return // the row is of a deleted webhook whose id was used again
 			}
 			o.gone(before)
 		}

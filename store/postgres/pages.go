@@ -36,7 +36,7 @@ var pendingPage = query("pending_page")
 type shardLoad struct {
 	shard          int16
 	event, webhook int64 // the position down to which it was read
-	limit          int   // maximum rows of its next page
+	limit          int   // maximum rows of the next page that has it
 	wait           time.Duration
 	again          time.Time // earliest time of the next try
 	failing        bool      // the smallest page cannot be read
@@ -95,8 +95,8 @@ func (o *ownedShards) loaded() (shards []int16) {
 }
 
 // LoadShards implements [shards.Host]. It starts loading the pending deliveries of newly taken
-// shards and serves the shards. It first unloads them, in case memory has earlier state. After an
-// error it serves none of them.
+// shards. It first unloads the shards, in case memory has earlier state. After an error none of
+// them is in memory.
 func (s nodeStore) LoadShards(ctx context.Context, shards []int16) error {
 	err := s.beginShards(ctx, shards)
 	if err != nil {
@@ -212,8 +212,8 @@ func (s *Store) loadPage(ctx context.Context, page []*shardLoad) (rows []pageRow
 	return rows, nil
 }
 
-// pageLoaded records that the rows of a page have been reported. A shard with fewer rows in the
-// page than its limit is completely loaded.
+// pageLoaded records that the rows of a page have been reported. The shards of a page share its
+// limit equally. A shard with fewer rows than its part is completely loaded.
 func (s *Store) pageLoaded(page []*shardLoad, rows []pageRow) {
 	limit, read := page[0].limit/len(page), make(map[int16]int, len(page))
 	for _, load := range page {
@@ -257,8 +257,9 @@ func (l *loads) failing() bool {
 	return false
 }
 
-// pageFailed halves the limit of the shards' next pages, since statements may have timed out. A
-// shard whose smallest page fails is retried with growing pauses while the other shards continue.
+// pageFailed halves the limit of the next pages with these shards, since the statement may have
+// timed out. A shard whose smallest page fails is retried with growing pauses while the other
+// shards continue.
 func (s *Store) pageFailed(page []*shardLoad, err error) {
 	o := &s.owned
 	o.mu.Lock()

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A partedTable is a table that is partitioned by event number, and so by time. A part (partition)
-// is past, and can be dropped, once it ends before all of the table's marks. The length of a part
-// is the retention divided by perAge.
+// A partedTable is a table that is partitioned by event number, and so by time. Its marks are the
+// lowest event numbers that are not purged. A part (partition) is past, and can be dropped, once it
+// ends before all marks of the table. The length of a part is the retention divided by perAge.
 type partedTable struct {
 	name, with string // with are the parts' storage parameters
 	marks      []string
@@ -35,9 +35,9 @@ const (
 	leastPart = 15 * time.Minute
 	mostPart  = 30 * 24 * time.Hour
 
-	// Parts are made partsAhead lengths ahead, limited to mostAhead, but at least 2 lengths and
-	// leastAhead. Without a part for the current time the event clock stops, see enqueue. Imported
-	// events may be an hour ahead.
+	// Parts are made for partsAhead times their length ahead, but for at most mostAhead, and for at
+	// least twice their length and leastAhead. Without a part for the current time the event clock
+	// stops, see enqueue.sql. Imported events may be an hour ahead.
 	partsAhead, mostAhead, leastAhead = 8, 7 * 24 * time.Hour, 90 * time.Minute
 
 	// spareParts is how far ahead publishing nodes make parts if no node purges.
@@ -47,7 +47,7 @@ const (
 	// publications must agree on the part.
 	idsAhead     = time.Minute
 	maxDetach    = time.Second      // maximum wait for transactions when detaching a part
-	pauseOfParts = 10 * time.Second // pause after transactions blocked dropping a part
+	pauseOfParts = 10 * time.Second // pause after transactions prevented dropping a part
 	partsOverdue = time.Hour        // a part that is past for longer and still exists is an error
 )
 
@@ -118,7 +118,8 @@ func (s *Store) checkParts() {
 		go func() {
 			ctx, cancel := context.WithTimeout(context.Background(), defaultTimeout)
 			defer cancel()
-			// Until it succeeds, the event clock stops, and Purge fails, too.
+			// The next check tries again. The event clock stops if parts run out, and Purge returns
+			// the error of its own attempt.
 			_ = s.makeSpareParts(ctx)
 		}()
 	}
@@ -204,8 +205,8 @@ const (
 
 // dropParts drops the past parts. It first detaches each part, which does not block publications.
 // Detaching waits up to a second for transactions that may read the part, such as a backup. If that
-// is too short, the next Purge tries again; dropParts returns an error only for a part that has
-// been past for an hour.
+// is too short, the next Purge tries again. Such a wait becomes an error once the part has been
+// past for an hour.
 func (s *Store) dropParts(ctx context.Context) error {
 	if until := s.partsHeld.Load(); until != nil && time.Now().Before(*until) {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// This file has what is specific to PostgreSQL's inside: settings of sessions and of the planner,
-// notifications, transaction snapshots, locks and row locations.
+// This file has the code that depends on PostgreSQL's internals: settings of sessions and of the
+// planner, notifications, transaction snapshots, locks and row locations.
 
 // A plan made while tables were empty, with sequential scans, stays in use until the server
 // analyzes the tables, minutes after they have filled. So sequential scans are off (lookUp). Plans
@@ -17,20 +17,21 @@ import (
 // For the same reason, long statements start from their parameters, never scan a whole table, and
 // have a single plan, made once, that fits all cases (indexed). A delete or update of rows that a
 // subquery found compares the first column of the index as `= any(array[…])`. With plain equality
-// the planner may join in the other direction and read the whole index, and a row range, `(a, b)
-// between …`, is read to the end of the first column's value. Short statements read their arrays as
-// `(select $1)`. Otherwise the planner sees the array's length, finds a plan for one element so
-// cheap that it plans on each call, and planning takes longer than running.
+// the planner may join in the other direction and read the whole index. With a row range, `(a, b)
+// between …`, it reads all rows with the first column's value. Short statements read their arrays
+// as `(select $1)`, which hides the length of the array. Otherwise the planner finds a plan for one
+// element so cheap that it plans on each call, and planning takes longer than running.
 //
 // A node that loses power or hangs inside a transaction must not keep its locks, so the server ends
 // its session (indexed). idle_in_transaction_session_timeout counts from the server's last answer.
 // If a node disappears in the middle of a batch, the TCP keepalive settings detect this within 5 s
 // and a few probes.
 //
-// Connections of our own pool have all these settings from the start. On other connections, each
-// statement or transaction is preceded by its settings in the same round trip. Short statements are
-// preceded only by lookUp, because all settings together would make the lookup of a key a tenth
-// slower. Statements in the host's transactions are planned with the host's settings.
+// The connections of the pool of [Open] have all these settings from the start. On other
+// connections, each statement or transaction is preceded by its settings in the same round trip.
+// Short statements are preceded only by lookUp, because all settings together would make the lookup
+// of a key a tenth slower. Statements in the host's transactions are planned with the host's
+// settings.
 const (
 	lookUp  = `set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)`
 	indexed = lookUp + `, set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_bitmapscan', 'off', true), ` +
@@ -45,8 +46,8 @@ const (
 	// inOrder makes the planner read a list through the index that has its order, even if another
 	// index looks cheaper.
 	inOrder = `set_config('enable_sort', 'off', true)`
-	// lockBriefly keeps a statement from waiting long for an event that an open transaction of the
-	// host has published.
+	// lockBriefly limits the wait for transactions that hold a lock for long, such as a transaction
+	// of the host that has published the same event.
 	lockBriefly = `set_config('lock_timeout', '100ms', true)`
 	// lockSoon limits a node's own steps: a node that waits longer could miss its heartbeats.
 	lockSoon = `set_config('lock_timeout', '1s', true)`

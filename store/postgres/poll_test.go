@@ -86,7 +86,7 @@ func TestPollOnly(t *testing.T) {
 	}
 }
 
-// looks counts a pool's reads of the change feed, and the other reads of claims.
+// looks counts the statements of a pool that read the change feed or begin loading shards.
 type looks struct{ n atomic.Int64 }
 
 func (c *looks) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {

@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// A worker claims and settles like the dispatcher, and records the waits that claims return.
+// A worker claims and settles like the dispatcher, and counts the claimed deliveries.
 type worker struct {
 	store   *postgres.Store
 	claimed atomic.Int64

@@ -40,7 +40,7 @@ func (q sqlQuerier) QueryRow(ctx context.Context, query string, args ...any) pgx
 	return sqlRow(func() (*sql.Rows, error) { return q.tx.QueryContext(ctx, query, args...) })
 }
 
-// A sqlRow makes a query, of which Scan reads the first row.
+// A sqlRow makes a query when Scan is called, and Scan reads its first row.
 type sqlRow func() (*sql.Rows, error)
 
 // Scan implements [pgx.Row].

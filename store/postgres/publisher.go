@@ -31,8 +31,8 @@ const (
 // A publisher stores events in batches, each in one statement and one commit.
 //
 // A batch may fail because of one event, for example if an open transaction of the host has
-// published the event's id. So after a failure the events are stored in smaller batches, and the
-// events of a smaller batch that fails are stored one by one.
+// published the event's id. So the events of a failed batch are stored again in smaller batches,
+// and the events of a failed smaller batch are stored one by one.
 type publisher struct {
 	store   *Store
 	group   *batch.Group[*publication]
@@ -92,8 +92,8 @@ func (p *publisher) publish(ctx context.Context, encoded *driver.EncodedEvent) (
 	return deliveries, event.failure(err)
 }
 
-// failure returns err. But if a batch may have stored the event, failure returns the error of that
-// batch, so that no later error hides it.
+// failure returns err or, if a batch may have stored the event, the error of that batch, so that no
+// later error hides it.
 func (e *publication) failure(err error) error {
 	if err != nil && errors.Is(e.err, auth.ErrInterrupted) {
 		return e.err
@@ -195,8 +195,8 @@ func (p *publisher) finish(events []*publication, err error) {
 	}
 }
 
-// findKnown sets the results of the events that are known. After an error, these events are stored
-// one by one.
+// findKnown sets the results of the events whose ids the store already knows. If the lookup fails,
+// the callers store these events one by one.
 func (s *Store) findKnown(events []*publication) {
 	accounts := column(events, func(e *publication) string { return e.Account })
 	ids := column(events, func(e *publication) string { return e.ID })

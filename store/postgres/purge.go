@@ -20,8 +20,8 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 }
 
 // Purge implements [driver.WebhookStore]. It also removes the remaining rows of deleted webhooks.
-// Past data is hidden as soon as Purge has moved the marks, but uses disk space until its part is
-// dropped, see dropParts.
+// Events and attempts are hidden as soon as Purge has moved the marks, but use disk space until
+// dropParts drops their partition.
 func (s *Store) Purge(ctx context.Context, purge driver.Purge) (more bool, err error) {
 	ctx, cancel := within(ctx, defaultTimeout)
 	defer cancel()
@@ -71,10 +71,10 @@ func (s *Store) Purge(ctx context.Context, purge driver.Purge) (more bool, err e
 	return more, s.dropParts(ctx)
 }
 
-// moveMarks moves the marks to the times of a purge, so that older events are past. The marks stay
-// below the numbers of new events and of events in open transactions, even if the times are later.
-// They do not move while the event clock is stopped because no part is ready: new events then
-// get numbers in the past.
+// moveMarks moves the marks, the lowest event numbers that are not purged, to the times of a purge.
+// The marks stay below the numbers of new events and of events in open transactions, even if the
+// times are later. They do not move while the event clock is stopped because no part is ready: new
+// events then get numbers in the past.
 func (s *Store) moveMarks(ctx context.Context, since map[string]time.Time) error {
 	var names []string
 	var before []int64

@@ -13,8 +13,7 @@ import (
 const resealStep = 500
 
 // sealMark is the name under which the mark is sealed. The mark is a random secret, encrypted with
-// the data key. Its presence shows that all secrets are sealed, and it opens only with the data key
-// that sealed them.
+// the data key. If it exists, all secrets are sealed with the data key that opens the mark.
 const sealMark = "seal"
 
 // openDataKey opens the schema's data key, or adds one if the schema has none and there is a

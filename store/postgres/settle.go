@@ -30,8 +30,8 @@ var (
 	forgetAttempts = query("forget_attempts")
 )
 
-// Settle implements [driver.Deliveries]. The webhooks whose health it changed are then reported
-// through the change feed, like changes by other nodes, even if the outcome of the call is unknown.
+// Settle implements [driver.Deliveries]. It reports webhooks with changed health through the change
+// feed, like changes by other nodes, even if the outcome of the call is unknown.
 func (s *Store) Settle(ctx context.Context, results []driver.AttemptResult, health []driver.HealthChange) (settled driver.Settled, err error) {
 	b := resultBatch{node: s.node.Newest(), results: make([]resultRow, 0, len(results)), changes: health}
 	b.fill(&s.owned, results)

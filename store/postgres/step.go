@@ -126,7 +126,7 @@ func (s *Store) run(ctx context.Context, writes bool, step func(context.Context,
 	}
 	for try := 1; ; try++ {
 		err := step(lasting, conn)
-		conflicts := again(err, try) // and the step changed nothing
+		conflicts := again(err, try) // then the step changed nothing
 		if conflicts && ctx.Err() == nil {
 			continue
 		}
@@ -162,9 +162,9 @@ func refused(err error) bool {
 	}
 }
 
-// again reports whether to repeat a step that failed with err. tries is the number of failed
-// attempts. A step must be repeated if it conflicted with other transactions, or if it inserted
-// into a partition so new that its server process did not know about it yet.
+// again reports whether to repeat a step that failed with err, after the given number of tries. A
+// step must be repeated if it conflicted with other transactions, or if it inserted into a
+// partition so new that its server process did not know the partition yet.
 func again(err error, tries int) bool {
 	var answer *pgconn.PgError
 	if tries >= maxTries || !errors.As(err, &answer) {

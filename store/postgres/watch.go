@@ -10,8 +10,8 @@ import (
 // two connections listen, and two are left for other work.
 const watchConns = 4
 
-// keysChannel returns the channel for changes of keys. A process may listen to it without
-// delivering.
+// keysChannel returns the channel for changes of keys. Processes that do not deliver can listen to
+// it, too.
 func (s *Store) keysChannel() string { return "storageapi:" + s.options.schema }
 
 // keyChanged notifies other processes after a change of a key, or of all keys of the account if id

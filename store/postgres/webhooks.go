@@ -79,9 +79,8 @@ func (s *Store) webhook(r *webhookRow) (w driver.Webhook, err error) {
 	return w, nil
 }
 
-// values returns the values of webhookColumns from url on, without created_at and version, and with
-// the resources after the fields. unknown holds the packed fields that this version does not
-// recognize.
+// values returns the parameters that insertWebhook and update_webhook.sql share, in the order of
+// the statements. unknown holds the packed fields that this version does not recognize.
 func (s *Store) values(w *driver.Webhook, unknown []byte) []any {
 	return []any{
 		w.URL, subscriptions(w), w.Active, string(w.OffReason), stored(w.ProvenAt), stored(w.FailingSince), stored(w.WarnedAt),

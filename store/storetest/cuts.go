@@ -209,9 +209,9 @@ func (t *tester) check(list []*cut) (done, not, unknown int) {
 	return done, not, unknown
 }
 
-// cutShort starts half of the steps at once and the others spread over the given duration. Most of
-// their contexts end within that duration. cutShort calls meanwhile part way through it, and
-// returns when all steps have returned.
+// cutShort starts half of the steps at once and the others at random times within the given
+// duration. Most of their contexts end within that duration, too. cutShort also calls meanwhile at
+// a random time in it, and returns when all steps have returned.
 func (t *tester) cutShort(list []*cut, within time.Duration, meanwhile func()) {
 	var group sync.WaitGroup
 	for i, c := range list {

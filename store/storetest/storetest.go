@@ -109,8 +109,7 @@ type group struct {
 	tests func(runner)
 }
 
-// deliveryGroups holds the tests of [driver.Deliveries]. They are skipped for a store that does not
-// implement it.
+// deliveryGroups holds the tests of [driver.Deliveries].
 var deliveryGroups = []group{
 	{"Deliver", deliver},
 	{"ReportedDeliveries", reportedDeliveries},

@@ -137,12 +137,12 @@ func copyPages(ctx context.Context, target, source Store, options *CopyOptions) 
 	return context.Cause(ctx)
 }
 
-// recent is the age of the oldest times that the second comparison ignores. It is longer than any
-// copy takes, so that all times that the target has replaced as future times are ignored.
+// recent is longer than any copy takes. The second comparison ignores publication and request times
+// of the last 48 hours, and so all future times that the target has replaced.
 const recent = 48 * time.Hour
 
-// compare summarizes both sides concurrently and compares them. It ignores publication and request
-// times at or after since; if since is zero, it compares all times.
+// compare summarizes both sides concurrently and compares them. All publication and request times
+// after since count as equal, unless since is zero.
 func compare(ctx context.Context, target, source Store, options *CopyOptions, since time.Time) (Summary, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

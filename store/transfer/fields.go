@@ -14,7 +14,8 @@ type fielded struct{ Record }
 
 func (r fielded) Fields(w *fields.Walk) { r.visit(w) }
 
-// A visitor visits fields for checks and checksums, which need no tags and no uses.
+// A visitor visits the fields of a record for checks and checksums. These use neither the tags nor
+// the uses of fields.
 type visitor struct{ *fields.Walk }
 
 func (v visitor) text(name, text string)         { fields.Text(v.Walk, name, fields.Placed, 0, &text) }

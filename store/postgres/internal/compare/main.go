@@ -15,11 +15,11 @@
 //   - An event here is three rows (the event, its body, and the delivery to the one subscribed
 //     webhook), and its id can be published only once. A River job is one row. Inserting many in a
 //     transaction means one event for 1,000 webhooks here, and InsertManyFast there.
-//   - A claim here leases deliveries fairly from 10,000 webhooks, at most 8 of each at a time;
-//     River's claim takes the oldest jobs. Settling deletes the delivery and adds to the log of
-//     attempts; River updates the job and keeps it.
+//   - A claim here selects due deliveries in the node's memory, by due time, and then loads their
+//     events; River's claim takes the oldest jobs. Settling deletes the delivery and adds to the log
+//     of attempts; River updates the job and keeps it.
 //   - A node here is a claiming loop and a settling loop, as in the dispatcher, but without the
-//     dispatcher and HTTP, which are measured elsewhere. A River client runs a goroutine per job,
+//     scheduler and HTTP, which are measured elsewhere. A River client runs a goroutine per job,
 //     with its executor and completer around a worker that does nothing. So compare the database's
 //     time per job rather than the nodes'.
 //
@@ -56,7 +56,7 @@ func main() {
 // A queue is one of the compared queues.
 type queue interface {
 	name() string
-	// insert inserts n, each in its own transaction.
+	// insert inserts n, one per call. Ours stores concurrent calls in one transaction.
 	insert(ctx context.Context, n int) error
 	// insertMany inserts n, many per transaction.
 	insertMany(ctx context.Context, n int) error

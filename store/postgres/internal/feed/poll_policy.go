@@ -22,8 +22,8 @@ const (
 // A PollPolicy decides how often a node reads the change feed without being notified. A node is in
 // one of two states:
 //
-//   - notified: the node reads when it is notified, and once a second in case a notification was
-//     lost.
+//   - notified: the node reads when it is notified, and once per second or per PollEvery, whichever
+//     is longer, in case a notification was lost.
 //   - polling: the node reads at an interval. The interval is PollEvery while the node does not
 //     listen, and while transactions of publishing hosts may be open, because no notification
 //     follows their commit. It is busyInterval while much is published; then the node's heartbeat

@@ -101,7 +101,7 @@ type Host interface {
 	IsBusy() bool            // whether other nodes need not notify this node
 
 	BeatEnded(err error)        // after a heartbeat; err is why none was answered for Lasts
-	ShareEnded(err error)       // after the share was computed
+	ShareEnded(err error)       // after taking or releasing shards; err is why that failed
 	Unanswered(since time.Time) // no heartbeat that was sent after since was answered
 }
 
@@ -126,7 +126,7 @@ type Node struct {
 	owners  [Count]int64
 	busy    []int64   // terms that need no notifications
 	viewed  time.Time // when owners and busy were read
-	asked   time.Time // last read for OwnerOf
+	asked   time.Time // when OwnerOf last began to read the owners
 }
 
 // Work is a kind of work. If one kind gets no answers from the database, the node delivers nothing.
@@ -213,8 +213,8 @@ func (n *Node) Newest() int64 {
 
 // OwnerOf returns the owner that the shard had when the owners were last read. It returns 0 if the
 // shard had no owner, or if the owners have not been read yet. busy means that the owner needs no
-// notification. OwnerOf does not wait. A node that does not deliver reads at most every Lasts/3 (2
-// s), and only after a call.
+// notification. OwnerOf does not wait. If the node does not deliver, OwnerOf reads the owners in
+// the background, at most every Lasts/3 (2 s).
 func (n *Node) OwnerOf(shard int16) (owner int64, busy bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
