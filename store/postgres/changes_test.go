@@ -21,8 +21,8 @@ import (
 )
 
 // changesOf removes and returns the recorded changes, one line each: the kind, followed by the
-// webhook id and event id of each element. It omits duplicates that triggers recorded, and checks
-// that each shard is the shard of the webhook's account.
+// webhook id and event id of each element. It omits a line that equals the previous line, and marks
+// elements whose shard is not that of the webhook's account.
 func changesOf(t *testing.T, schema string) (lines []string) {
 	t.Helper()
 	rows, err := pool(t).Query(t.Context(), strings.ReplaceAll(`

@@ -400,7 +400,7 @@ func TestPurge_OpenTransactions_MakesAndDropsPartitions(t *testing.T) {
 		if _, err := node.Purge(t.Context(), driver.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 100}); err != nil {
 			t.Error(err)
 		}
-		if _, err := node.Purge(t.Context(), driver.Purge{Limit: 100}); err != nil { // makes parts for 30 days
+		if _, err := node.Purge(t.Context(), driver.Purge{Limit: 100}); err != nil { // makes parts of 30 days, 60 days ahead
 			t.Error(err)
 		}
 	}
@@ -415,8 +415,8 @@ func TestPurge_OpenTransactions_MakesAndDropsPartitions(t *testing.T) {
 	t.Logf("the longest publication took %v", time.Duration(longest.Load()))
 }
 
-// If a transaction prevents the dropping of a part for an hour, Purge returns an error, which is
-// logged and reported by Health. Statements that wait for the part are canceled.
+// If a transaction prevents the dropping of a part for an hour, Purge returns an error. Statements
+// that wait for the part are canceled.
 func TestPurge_PartitionBlockedForAnHour_Fails(t *testing.T) {
 	s := newParted(t)
 	border := time.Now().Add(-2 * time.Hour)

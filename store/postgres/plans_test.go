@@ -147,7 +147,7 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 // for the host's connections and for connections of Open.
 func TestPlans_MadeWhileTablesAreEmpty_AvoidFullScans(t *testing.T) {
 	t.Parallel()
-	var late bool // statistics arrive half a second late, and could be attributed to other steps
+	var late bool // before PostgreSQL 15: statistics arrive half a second late, perhaps in a later step
 	if err := pool(t).QueryRow(t.Context(), `select current_setting('server_version_num')::int < 150000`).Scan(&late); err != nil {
 		t.Fatal(err)
 	}

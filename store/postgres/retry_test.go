@@ -13,9 +13,9 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// TestStoreRetries runs the store tests on two kinds of databases. The first often requires
-// transactions to be repeated (SQLSTATE 40001), during a statement or at the commit. The second
-// often does not know a new partition yet (SQLSTATE 23514). The store must work as usual.
+// TestStoreRetries runs the store tests on a database in which one in four transactions that change
+// data fails, during a statement or at the commit. Half of them fail with SQLSTATE 40001, as after
+// a conflict, and half with 23514, as if the partition were too new. The store must work as usual.
 func TestStoreRetries(t *testing.T) {
 	if testing.Short() {
 		t.Skip("what changes something, once more")

@@ -109,8 +109,8 @@ func (s *usedSchema) hasItsTables(t testing.TB) bool {
 const relations = `select format('%I.%I', nspname, relname) from pg_class c join pg_namespace n on n.oid = relnamespace
 	where nspname = $1 and relkind = $2::"char"`
 
-// emptyTables selects the statements that empty the tables of a schema. They delete, because
-// truncating takes much longer for a few rows.
+// emptyTables selects the statements that empty the tables of a schema. They delete the rows of
+// small tables, because truncating takes much longer for a few rows.
 const emptyTables = `
 	select format(case when pg_relation_size(c.oid) > 1000000 then 'truncate %I.%I' else 'delete from %I.%I' end, nspname, relname)
 	from pg_class c join pg_namespace n on n.oid = relnamespace where nspname = $1 and relkind = 'r' and pg_relation_size(c.oid) > 0`

@@ -57,7 +57,8 @@ type story struct {
 	made   int
 }
 
-// A storyEvent is an acknowledged event.
+// A storyEvent is an announced event. Its at is when the publication was acknowledged; zero means
+// not yet.
 type storyEvent struct {
 	account          string
 	at               time.Time
@@ -81,8 +82,8 @@ const (
 )
 
 // The test disturbs the database's clock, nodes and their connections at random, and erases
-// accounts. Each acknowledged event must be delivered with its body soon after the faults end.
-// Nothing may be left of an erased account.
+// accounts. Each acknowledged event must be delivered with its body soon after the faults end. No
+// event of an erased account may be left.
 func TestStory_FaultsAtRandom_NothingAcknowledgedIsLost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -452,8 +453,8 @@ func (s *story) loadBacklog() {
 	}
 }
 
-// losePackets lets the connections of a node pass only small packets, like a network path whose MTU
-// is too small.
+// losePackets lets only small answers pass to a node for a while, like a network path whose MTU is
+// too small.
 func (s *story) losePackets() {
 	n := s.nodes[s.rand.IntN(len(s.nodes))]
 	n.wire.narrows(0, 1400)

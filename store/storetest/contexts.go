@@ -28,8 +28,8 @@ func (t *tester) fillForEveryMethod() Task {
 	return task
 }
 
-// everyMethod calls every method of s with valid arguments, and returns the method names and their
-// errors.
+// everyMethod calls the methods of s that take a context, with valid arguments, and returns their
+// names and errors. It omits Deliver and the methods of transfer.Store.
 func everyMethod(ctx context.Context, s store.Store, task Task) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		methods := []calledMethod{

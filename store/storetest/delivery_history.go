@@ -38,8 +38,8 @@ func longHistory(run runner) {
 	})
 }
 
-// A history publishes the events of an account and checks the lists of their deliveries. Each
-// webhook subscribes to one event type.
+// A history publishes the events of an account and checks the lists of their deliveries. The
+// webhooks subscribe to different event types.
 type history struct {
 	*tester
 	webhooks []driver.Webhook
@@ -108,7 +108,7 @@ func (h *history) publish(phase string, n int) {
 	})
 }
 
-// settle settles n deliveries, some as Delivered and some as Dead.
+// settle claims n deliveries, and settles them in turn as Delivered, as Dead, and not at all.
 func (h *history) settle(n int) {
 	h.Helper()
 	var settlements []Settlement
