@@ -29,7 +29,7 @@ type clock struct {
 	database time.Time // the database's clock at that time
 
 	seen  time.Time     // when this node last observed the database's clock
-	doubt time.Duration // how much of seen was not confirmed then
+	doubt time.Duration // unconfirmed part of that observation
 	shown time.Time     // the latest result of Now
 }
 

@@ -102,8 +102,7 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// awaitNode waits until a node accepts connections, if there is true, or refuses them, if there is
-// false.
+// awaitNode waits until a node accepts connections or, if there is false, until it refuses them.
 func awaitNode(t *testing.T, address string, there bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {

@@ -68,7 +68,7 @@ type exporter struct {
 type place struct {
 	account, name string
 	number        int64
-	until         time.Time // the number as a time, if it is in Unix milliseconds
+	until         time.Time // number as a time, for kinds whose number is in Unix milliseconds
 }
 
 // An exportedRow is a row and its place. The record is nil if the row is unreadable or skipped.

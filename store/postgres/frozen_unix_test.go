@@ -68,7 +68,7 @@ func TestNode_Suspended_LosesItsShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := next()
-	if again == 0 { // the process prints its term every 10 ms, and may have joined again by then
+	if again == 0 { // the process checks its term every 10 ms, and may have joined again by then
 		again = next()
 	}
 	if again == frozen || again>>12 != frozen>>12 {

@@ -97,8 +97,8 @@ func storeOn(t testing.TB, p *pgxpool.Pool, options ...postgres.Option) *postgre
 	return s
 }
 
-// accountsIn creates n accounts in different shards, each with one webhook. It also creates the
-// account beside, in the shard of the first of them.
+// accountsIn creates n accounts in different shards, each with one webhook. beside is another
+// account, in the shard of the first one.
 func accountsIn(t testing.TB, s *postgres.Store, n int) (accounts []string, beside string) {
 	t.Helper()
 	in := make(map[int16]string)

@@ -48,7 +48,7 @@ const (
 	idsAhead     = time.Minute
 	maxDetach    = time.Second      // maximum wait for transactions when detaching a part
 	pauseOfParts = 10 * time.Second // pause after transactions prevented dropping a part
-	partsOverdue = time.Hour        // a part that is past for longer and still exists is an error
+	partsOverdue = time.Hour        // a part that still exists so long after it is past is an error
 )
 
 // length returns the length of a part, or 0 for a single part. since has the start of the retention

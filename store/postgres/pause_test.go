@@ -18,7 +18,7 @@ import (
 )
 
 // A webhook is paused, and the node that delivers its events stops. The node that takes over sends
-// nothing to the webhook until the pause ends, and then sends what has waited.
+// nothing to the webhook until the pause ends, and then sends the waiting events.
 func TestPausedWebhook_NodeStops_OtherNodeKeepsThePause(t *testing.T) {
 	t.Parallel()
 	arrived := map[string]chan time.Time{"/paused": make(chan time.Time, 10), "/other": make(chan time.Time, 10)}

@@ -75,7 +75,7 @@ const metered = 60
 
 func meteredAccount(i int) string { return fmt.Sprint("metered_", i) }
 
-// meter reports the usage of each metered account when the account's turn comes. It calls told
+// meter reports the usage of one metered account after another, of each for 200 ms. It calls told
 // after each acknowledged report.
 func meter(ctx context.Context, service *alerts.AlertService, told func(i int)) {
 	for ctx.Err() == nil {

@@ -45,9 +45,9 @@ type publication struct {
 	*driver.EncodedEvent
 
 	// The result, once done is closed.
-	stored     bool // if false, store it alone
+	stored     bool // false: publish must store the event alone
 	deliveries int
-	err        error // an error of its batches
+	err        error // the error of a batch that had the event
 	done       chan struct{}
 }
 

@@ -108,7 +108,7 @@ func (p *press) publish(ctx context.Context, ids ...string) {
 	}
 }
 
-// until waits until there are as many running senders and waiting events as given.
+// until waits for the given numbers of running senders and waiting events.
 func (p *press) until(senders, waiting int) {
 	p.t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {

@@ -119,8 +119,8 @@ type resultBatch struct {
 	entries string // audit entries, as JSON
 
 	over    bool  // whether the node's term is over
-	counts  []int // places of the results that count
-	changed []int // places of the changes that were made
+	counts  []int // indexes of the results that count
+	changed []int // indexes of the changes that were made
 }
 
 // A resultRow is a result with the number and the shard of its webhook.

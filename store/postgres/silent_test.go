@@ -331,7 +331,7 @@ func TestSilentNode_AnyStep_FreesItsLocks(t *testing.T) {
 	for _, step := range steps {
 		group.Go(step)
 	}
-	// held returns the steps that are idle in a transaction, with their numbers.
+	// held counts, by step, the sessions that are idle in a transaction.
 	held := func() map[string]int {
 		t.Helper()
 		of := make(map[string]int)

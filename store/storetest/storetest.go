@@ -21,8 +21,8 @@
 //
 // # Time
 //
-// The suite runs in real time, because a store may have its own clock. It takes a few seconds. Tests
-// wait up to ten seconds for reports and due deliveries, so they also pass with slow stores.
+// The suite runs in real time, because a store may have its own clock. It takes a few seconds.
+// Tests wait up to ten seconds for reports and due deliveries, so they also pass with slow stores.
 package storetest
 
 import (

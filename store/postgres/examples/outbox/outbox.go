@@ -16,7 +16,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A Host is a service that keeps balances, and tells its customers when a balance is low.
+// A Host is a service that keeps balances, and notifies its customers when a balance is low.
 type Host struct {
 	Store *postgres.Store
 	Hooks *webhooks.WebhookService // Webhooks of the storageapi.Handler

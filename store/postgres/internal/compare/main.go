@@ -16,8 +16,8 @@
 //     webhook), and its id can be published only once. A River job is one row. Inserting many in a
 //     transaction means one event for 1,000 webhooks here, and InsertManyFast there.
 //   - A claim here selects due deliveries in the node's memory, by due time, and then loads their
-//     events; River's claim takes the oldest jobs. Settling deletes the delivery and adds to the log
-//     of attempts; River updates the job and keeps it.
+//     events; River's claim takes the oldest jobs. Settling deletes the delivery and adds to the
+//     log of attempts; River updates the job and keeps it.
 //   - A node here is a claiming loop and a settling loop, as in the dispatcher, but without the
 //     scheduler and HTTP, which are measured elsewhere. A River client runs a goroutine per job,
 //     with its executor and completer around a worker that does nothing. So compare the database's
