@@ -18,7 +18,7 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// activityOf returns what Get shows of the key's activity, in a form for comparisons.
+// activityOf formats the activity in Get's result as text, for comparisons.
 func activityOf(t *testing.T, s *apikeys.KeyService, id string) string {
 	t.Helper()
 	key, err := s.Get(t.Context(), account, id)
@@ -110,7 +110,7 @@ func TestRefusals_AreWrittenAndShown(t *testing.T) {
 		key, _ := create(t, service, time.Time{})
 		var want []auth.RefusedRequest
 		for i := range 3 {
-			time.Sleep(90 * time.Second) // so that some are written
+			time.Sleep(90 * time.Second) // so that some refusals are written before others are recorded
 			refusal := auth.RefusedRequest{Outcome: observe.ScopeMissing, Route: fmt.Sprint("GET /", i), Missing: "files:read"}
 			service.RecordRefusal(account, key.ID, "192.0.2.9", refusal)
 			refusal.At, refusal.Network = time.Now().UTC(), driver.NetworkOf(auth.ParseAddress("192.0.2.9"))
@@ -166,8 +166,8 @@ func TestRefusals_Flood_IsBounded(t *testing.T) {
 	})
 }
 
-// While the store fails, the refusals of failed writes come back again and again. They must not add up:
-// at most 65,536 are pending, and the last failed write holds as many.
+// While the store fails, each failed write makes its refusals pending again. They must not
+// accumulate: at most 65,536 remain pending.
 func TestRefusals_StoreKeepsFailing_AreBounded(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := newSpy()

@@ -56,12 +56,12 @@ func ExpiryLeads() []time.Duration { return []time.Duration{14 * day, 3 * day} }
 const day = 24 * time.Hour
 
 // AddExpiring stores an [audit.KeyExpiring] entry for each key, in any account, that expires within
-// one of the [ExpiryLeads]. It passes the entries to add, which is a store's AddAuditEntries. The
+// one of the [ExpiryLeads]. The function add, a store's AddAuditEntries, receives the entries. The
 // entry is for the shortest lead that has begun; a key created after that lead began gets none. The
-// entry's ID is derived from key, expiry and lead, so the store keeps only one entry for each of
-// them. storageapi.Handler.Run calls AddExpiring every hour if Config.Notify is set; with
-// [Config.MaxLifetime] this reads all keys, as [KeyService.AllExpiring] does. After an error
-// some entries may be stored; call it again.
+// entry's ID is derived from key, expiry and lead, so repeated calls store each entry only once.
+// storageapi.Handler.Run calls AddExpiring every hour if Config.Notify is set; with
+// [Config.MaxLifetime] this reads all keys, as [KeyService.AllExpiring] does. After an error some
+// entries may be stored; call it again.
 func (s *KeyService) AddExpiring(ctx context.Context, add func(context.Context, []audit.Entry) (int, error)) error {
 	now := s.now()
 	to := now.Add(slices.Max(ExpiryLeads()) + time.Millisecond)

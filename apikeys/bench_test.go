@@ -48,8 +48,8 @@ func BenchmarkCreate(b *testing.B) {
 	}
 }
 
-// BenchmarkRecord measures what a request costs beyond BenchmarkVerify to record the client's
-// network, and the scope that it used.
+// BenchmarkRecord measures the additional cost of recording the client's network and the used scope
+// of a request.
 func BenchmarkRecord(b *testing.B) {
 	service := newService(b, memory.New(), apikeys.Config{})
 	_, token := create(b, service, time.Time{})

@@ -22,8 +22,8 @@ import (
 type Condition func(before, after Key) error
 
 // Extends reports whether a change to a key lets it be used for longer: because the change enables
-// the key, or because the key then expires later or never. A caller may make such a change only if
-// it could create the key as it is after the change. A deletion extends nothing.
+// the key, or because the key then expires later or never. Allow such a change only to a caller who
+// could create the changed key. A deletion extends nothing.
 func Extends(before, after Key) bool {
 	never := after.ExpiresAt.IsZero()
 	later := !before.ExpiresAt.IsZero() && (never || after.ExpiresAt.After(before.ExpiresAt))
@@ -96,7 +96,7 @@ func (s *KeyService) ask(ctx context.Context, account, keyID string, condition C
 	after := asked
 	invalid := apply(&after)
 	if err := condition(asked, after); err != nil {
-		return nil, err // before invalid, which reveals something about the key
+		return nil, err // takes precedence over invalid, which reveals something about the key
 	}
 	if invalid != nil {
 		return nil, invalid

@@ -34,15 +34,17 @@ type CreateParams struct {
 	// and before the year 10000 in UTC. Zero means never, or as late as [Config.MaxLifetime] allows.
 	ExpiresAt time.Time
 
-	// AllowedNetworks are the networks from which the key can be used: at most 32, in CIDR notation,
-	// or single addresses; see [auth.ParseNetworks]. Requests from other addresses are answered like
-	// requests with an unknown key. storageapi.Config.ClientAddress determines the address; behind a
-	// proxy, without it, all requests come from the proxy. Empty means from anywhere.
+	// AllowedNetworks are the networks from which the key can be used: at most 32, in CIDR
+	// notation, or single addresses; see [auth.ParseNetworks]. Requests from other addresses are
+	// answered like requests with an unknown key. storageapi.Config.ClientAddress determines the
+	// address; set it behind a proxy, because otherwise all requests have the proxy's address.
+	// Empty means any address.
 	AllowedNetworks []string
 
 	// RateLimit is the maximum number of requests per minute with the key, up to 1,000,000. Each
-	// process counts separately, and admits up to a minute's requests at once. The
-	// [auth.RateLimit] still applies, so the lower limit counts. 0 means no limit of the key's own.
+	// process counts separately, and admits up to a minute's requests at once. The [auth.RateLimit]
+	// applies as well, so the lower of the two limits decides. 0 means that only the auth.RateLimit
+	// applies.
 	RateLimit uint64
 
 	// Labels are for the host and the key's owners, who find keys by them; they never affect a
@@ -55,7 +57,7 @@ type CreateParams struct {
 	IdempotencyKey string
 
 	// First makes Create return [ErrNotFirst] if the account already has a key, even an expired
-	// one. Set it where the call may be repeated, such as at each start of the host or when a
+	// one. Set First where the call may be repeated, such as at each start of the host or when a
 	// sign-up form is sent twice. If several calls run concurrently, even on several nodes, only
 	// one of them creates a key.
 	First bool

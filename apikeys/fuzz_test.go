@@ -13,8 +13,7 @@ import (
 	"github.com/storageapi/storageapi/store/memory"
 )
 
-// Whatever the header contains, Verify does not panic, and it accepts only the exact token of a
-// valid key.
+// Verify must not panic for any header value, and must accept only the exact token of a valid key.
 func FuzzVerify(f *testing.F) {
 	store := newSpy()
 	service := newService(f, store, apikeys.Config{})

@@ -43,8 +43,8 @@ type ImportedKey struct {
 	RateLimit       uint64            // as in CreateParams
 	Labels          map[string]string // as in CreateParams
 
-	// ExpiresAt is when the key expires, in the future; zero means never. [Config.MaxLifetime] also
-	// ends imported keys, but does not limit this field.
+	// ExpiresAt is when the key expires, in the future; zero means never. This field may exceed
+	// [Config.MaxLifetime], but the key still ends with its lifetime.
 	ExpiresAt time.Time
 
 	// CreatedAt is when the key was created. If zero, the time is unknown: the key then shows the
@@ -174,7 +174,7 @@ var slowDigests = map[string]string{
 // parseDigest decodes a digest in any of the accepted forms to its 32 bytes.
 func parseDigest(text string) (sum [sha256.Size]byte, err error) {
 	if len(text) == sha256.Size {
-		if !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) { // all 32 random bytes are printable once in 10¹³ digests
+		if !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) { // a raw digest consists of printable bytes once in 10¹³ digests
 			return sum, input.Invalid("Digest", "must be a digest of 32 bytes, not 32 printable characters such as an MD5 digest in hex")
 		}
 		return [sha256.Size]byte([]byte(text)), nil

@@ -232,8 +232,8 @@ func TestImport_RepeatedWithoutCreatedAt_FindsExistingKey(t *testing.T) {
 	refused(t, s, oldValue(1))
 }
 
-// An invalid key is refused without affecting the others. Its error names the invalid field and
-// does not contain the digest.
+// An invalid key is refused without affecting the import of other keys. Its error names the invalid
+// field and does not contain the digest.
 func TestImport_InvalidKey_IsRefusedAlone(t *testing.T) {
 	s, clock := newImporter(t, memory.New())
 	const bcrypt = "$2b$12$EixZaYVK1fsbw1ZfbX3OXePaWxn96p36WQoeG6Lruj3vjPGga31lW"

@@ -48,8 +48,8 @@ func mergeLabels(labels driver.Labels, changes map[string]*string) (driver.Label
 	return driver.LabelsOf(merged), nil
 }
 
-// isLabelText reports whether a name or a value of a label has a valid form, so that a form can show
-// the label as name=value.
+// isLabelText reports whether text is valid as the name or value of a label with at most most
+// characters: text without control characters and outer spaces.
 func isLabelText(text string, most int) bool {
 	return input.PlainText(text) && utf8.RuneCountInString(text) <= most && strings.Trim(text, " ") == text
 }

@@ -19,7 +19,7 @@ const (
 )
 
 // A Legacy describes the format of key values issued by another system, so that keys added by
-// [KeyService.Import] keep working. Keep it in [Config.Legacy] while such keys may be used;
+// [KeyService.Import] keep working. Keep the Legacy in [Config.Legacy] while such keys may be used;
 // without it they are refused.
 //
 // Verify first checks the format, without reading the store. It then hashes every value that

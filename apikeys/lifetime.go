@@ -96,8 +96,8 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // overlong returns the keys of all accounts that expire at or after from and before to because of
-// their lifetime, earliest first. The store's list of expiring keys lacks them, or has them at
-// another place.
+// their lifetime, earliest first. The store's list of expiring keys omits these keys or sorts them
+// by another expiry.
 func (s *KeyService) overlong(ctx context.Context, from, to time.Time) (list []Key, err error) {
 	if s.lifetime.max == 0 {
 		return nil, nil

@@ -83,7 +83,7 @@ func TestNew_InvalidMaxLifetime_IsRefused(t *testing.T) {
 func TestMaxLifetime_OlderKeys_EndWithIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		from time.Time
-		ends time.Time // of a key that was created at noon
+		ends time.Time // expected expiry of a key created at noon
 	}{
 		"at once":     {time.Time{}, noon.Add(30 * day)},
 		"in the past": {noon, noon.Add(30 * day)},
@@ -114,7 +114,7 @@ func TestMaxLifetime_OlderKeys_EndWithIt(t *testing.T) {
 			if err != nil || value.Live || !value.ExpiresAt.Equal(test.ends) || !value.Key.ExpiresAt.Equal(test.ends) {
 				t.Errorf("%s, %s: Lookup = %+v, %v", name, what, value, err)
 			}
-			accepted(t, before, token) // the limit is not stored, so it can be taken back
+			accepted(t, before, token) // the limit is not stored with the key, so it can be removed again
 			if _, err := s.Recheck(t.Context(), auth.Principal{Account: account, KeyID: value.Key.ID}, token); !errors.Is(err, auth.ErrUnauthorized) {
 				t.Errorf("%s, %s: Recheck = %v", name, what, err)
 			}
@@ -169,7 +169,8 @@ func TestMaxLifetime_CountsFromIssueOfValue(t *testing.T) {
 	accepted(t, s, fresh.Reveal())
 }
 
-// Until MaxLifetimeFrom, an old key may be given any earlier expiry, though not a later one.
+// Until MaxLifetimeFrom, the expiry of an old key can be changed to an earlier time, but not to a
+// later one.
 func TestMaxLifetime_OldKeyBeforeFrom_CanBeShortened(t *testing.T) {
 	clock := testclock.At(noon)
 	store := memory.New()

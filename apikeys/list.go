@@ -77,7 +77,7 @@ func (s *KeyService) List(ctx context.Context, account string, query KeyQuery) (
 		for _, key := range part.Keys {
 			if query.admits(&key) {
 				if len(found.Keys) == query.Limit {
-					found.Next = found.Keys[query.Limit-1].ID // not of a key that the query hides
+					found.Next = found.Keys[query.Limit-1].ID // a selected key: the ID of an omitted key would reveal that key
 					return found, nil
 				}
 				found.Keys = append(found.Keys, key)
@@ -144,8 +144,8 @@ func (s *KeyService) All(ctx context.Context, account string, query KeyQuery) it
 // AllExpiring returns an iterator over the keys of all accounts that expire at or after from and
 // before to, earliest first. A zero from means the current time; an earlier from includes expired
 // keys. The iterator ignores when the previous value of a rotated key expires. It stops after the
-// first error. With [Config.MaxLifetime], it first reads all keys of all accounts, since no index has
-// the ends of their lifetimes, and keeps those in memory that end by their lifetime.
+// first error. With [Config.MaxLifetime], it first reads all keys of all accounts, since no index
+// has the ends of their lifetimes, and holds in memory the keys that end with their lifetime.
 //
 // AllExpiring is meant for the host's operators. Its result covers all accounts, so do not show it
 // to an account.

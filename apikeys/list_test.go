@@ -85,7 +85,7 @@ func TestList_Filters(t *testing.T) {
 		}
 		params := apikeys.CreateParams{Name: name, Scopes: set, Labels: map[string]string{"at": fmt.Sprint(i)}}
 		if i < 2 {
-			params.ExpiresAt = noon.Add(time.Duration(5+i*15) * time.Hour) // one has expired below
+			params.ExpiresAt = noon.Add(time.Duration(5+i*15) * time.Hour) // one of the keys expires before the queries
 		}
 		_, token, err := service.Create(t.Context(), account, params)
 		if err != nil {

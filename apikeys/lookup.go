@@ -25,8 +25,8 @@ type Value struct {
 
 // Lookup returns the key that a value belongs to, in any account. It helps people who have found a
 // value to identify its owner. Lookup is neither an authentication nor a use of the key, and it
-// also finds values that are expired or disabled. It returns [apierr.ErrNotFound] if the value is malformed or no key
-// has it, for example because its key was deleted or rotated again.
+// also finds values that are expired or disabled. It returns [apierr.ErrNotFound] if the value is
+// malformed or no key has it, for example because its key was deleted or rotated again.
 //
 // Lookup searches all accounts, so show its result only to the host's operators or to a person who
 // has proven to own the value.
@@ -56,7 +56,7 @@ func (s *KeyService) lookUp(ctx context.Context, hash driver.Hash) (Value, error
 		return Value{}, err
 	}
 	before := s.uses.unwritten()
-	key, err := s.store.KeyByID(ctx, found.Account, found.ID) // with uses and current state
+	key, err := s.store.KeyByID(ctx, found.Account, found.ID) // KeyByHash omits uses and may answer from a cache
 	if err != nil {
 		return Value{}, err
 	}

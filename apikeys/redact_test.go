@@ -106,8 +106,8 @@ func prints(t *testing.T, value any) map[string]string {
 	return shown
 }
 
-// fmt does not call the methods of values in unexported fields, but must not print tokens there
-// either.
+// fmt does not call the methods of values in unexported fields. It must not print tokens in such
+// fields either.
 func TestTokensAreRedactedInUnexportedFields(t *testing.T) {
 	_, token := create(t, newService(t, memory.New(), apikeys.Config{}), time.Time{})
 	type hidden struct {

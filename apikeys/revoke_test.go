@@ -94,9 +94,9 @@ func TestRevokeValue_ImportedValue_DeletesKey(t *testing.T) {
 	}
 }
 
-// A rotation may turn the current value into the previous one between lookup and revocation. In
-// either order, the revoked value must be refused afterwards. If the rotation succeeded first, its
-// new value must stay valid.
+// A rotation may turn the current value into the previous one between lookup and revocation.
+// Whichever call wins, the revoked value must be refused afterwards. If the rotation wins, its new
+// value must stay valid.
 func TestRevokeValue_ConcurrentRotation_RefusesValueOnly(t *testing.T) {
 	service := newService(t, memory.New(), apikeys.Config{MaxPerAccount: 1000})
 	rotated := 0

@@ -30,12 +30,13 @@ type Config struct {
 	// create keys only while the account has fewer than half of the maximum.
 	MaxPerAccount int
 
-	// MaxLifetime is how long a value of a key is valid at most, counted from its issue: from the
-	// key's creation, or from its last rotation. A key cannot be created with a later expiry, and one
-	// without an expiry gets this one. Older values are refused like expired ones, even if their key
-	// has a later expiry or none. A rotation does not change the expiry, but it can then be extended.
-	// Since all keys expire, all are limited as described for MaxPerAccount. Set the same value on
-	// all nodes. Example: 90 * 24 * time.Hour. Default: no limit.
+	// MaxLifetime is the longest time for which a key's value is valid, counted from the creation
+	// of the key or its last rotation. A key cannot be created with a later expiry, and a key
+	// without an expiry expires after MaxLifetime. Older values are refused like expired ones, even
+	// if their key has a later expiry or none. A rotation does not change the expiry, but allows a
+	// later one to be set. All keys expire, so all have the lower limit described for
+	// MaxPerAccount. Set the same value on all nodes. Example: 90 * 24 * time.Hour. Default: no
+	// limit.
 	MaxLifetime time.Duration
 
 	// MaxLifetimeFrom is the time before which no existing key ends because of MaxLifetime. Set it to
@@ -63,8 +64,8 @@ type Config struct {
 // [auth.Verifier], [auth.Rechecker] and [auth.Watcher], and is safe for concurrent use.
 //
 // Methods wrap their errors: sentinels such as [apierr.ErrNotFound], [apierr.ErrLimit],
-// [apierr.ErrIdempotencyMismatch] and [apierr.ErrCreatedThenDeleted], a [*apierr.ValidationError] for invalid input,
-// and internal failures.
+// [apierr.ErrIdempotencyMismatch] and [apierr.ErrCreatedThenDeleted], a [*apierr.ValidationError]
+// for invalid input, and internal failures.
 type KeyService struct {
 	store    driver.KeyStore
 	prefix   string

@@ -100,8 +100,8 @@ func (p *pendingUse) add(use *driver.KeyUse) {
 	}
 }
 
-// isNew reports whether a use with this hash was not recorded yet with this stamp. The slot of the
-// hash holds 48 of its bits and the stamp of its last use.
+// isNew reports whether no use with this hash and stamp has been recorded. A hash's slot in seen
+// holds 48 bits of the hash and the stamp of the last use.
 func (u *uses) isNew(hash uint64, stamp uint16) bool {
 	slot, note := &u.seen[hash>>48], hash<<16|uint64(stamp)
 	if slot.Load() == note {
@@ -148,7 +148,7 @@ func (u *uses) add(use *driver.KeyUse, refused ...auth.RefusedRequest) {
 	pending.add(use)
 	u.refused += len(refused)
 	if pending.refused = append(pending.refused, refused...); len(pending.refused) > keyRefusals {
-		// Refusals of a failed write come back after newer ones.
+		// Refusals of a failed write are appended after newer ones, so sort them by time.
 		slices.SortStableFunc(pending.refused, func(a, b auth.RefusedRequest) int { return a.At.Compare(b.At) })
 		drop := len(pending.refused) - keyRefusals/2
 		pending.refused = slices.Delete(pending.refused, 0, drop)
@@ -270,8 +270,8 @@ func (u *uses) write(ctx context.Context) error {
 }
 
 // steps yields the uses in steps, ordered by account and ID. The order keeps neighboring rows in
-// one step, and because all nodes use the same order, it prevents deadlocks. The yielded slice is
-// reused and must not be kept.
+// one step. All nodes use the same order, which prevents deadlocks. The yielded slice is reused and
+// must not be kept.
 func steps(pending map[string]*pendingUse) iter.Seq[[]driver.KeyUse] {
 	type keyed struct {
 		id  string

@@ -67,7 +67,7 @@ func TestClose_DuringWrite_Waits(t *testing.T) {
 			service.Close()
 			closed <- len(store.recorded())
 		}()
-		for range 100 { // give a Close that does not wait the time to return
+		for range 100 { // time for Close to return, in case it does not wait for the write
 			runtime.Gosched()
 		}
 		close(store.open)
@@ -183,7 +183,7 @@ func TestUses_DeletedKey_IsNotRevived(t *testing.T) {
 	}
 }
 
-// slow is a store that calls the function meanwhile during each read by ID.
+// slow is a store that calls the function meanwhile during each read of a key by ID and of a list.
 type slow struct {
 	*spy
 	meanwhile func()

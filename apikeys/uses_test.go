@@ -91,8 +91,8 @@ func TestUses_RefusedTokens_DoNotCount(t *testing.T) {
 	})
 }
 
-// Each token of a key has separate uses. If a token is replaced, its earlier uses stay with it,
-// even if they were not written yet.
+// Each token of a key has separate uses. If a token is replaced, its earlier uses remain uses of
+// that token, even if they were not written yet.
 func TestUses_PreviousToken_AreSeparate(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		service := newService(t, newSpy(), apikeys.Config{})

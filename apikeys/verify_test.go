@@ -118,7 +118,7 @@ func TestVerify_StoredHash_IsRefused(t *testing.T) {
 	} {
 		refused(t, service, text)
 	}
-	// A stored hash is not a key ID either.
+	// A stored hash cannot be used as a key ID.
 	if _, err := service.Get(t.Context(), account, hex.EncodeToString(sum)); !errors.Is(err, apierr.ErrNotFound) {
 		t.Errorf("a hash is found as an id: %v", err)
 	}
@@ -161,7 +161,7 @@ func TestVerify_StoreReturnsWrongKey_IsRefused(t *testing.T) {
 	}
 }
 
-// answering is a store that returns a made-up key for each hash.
+// answering is a store that returns the function's result for each hash.
 type answering func(driver.Hash) apikeys.Key
 
 func (answering) Capabilities() capability.Set { return capability.Set{} }
