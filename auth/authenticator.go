@@ -45,9 +45,9 @@ type Config struct {
 	// the calls to Observe. storageapi.Config.LogRefusals sets it. Default: no logging.
 	LogRefusals bool
 
-	// ClientAddress returns the client address of a request, which must be in the networks of its
-	// key, and which LogRefusals reports. storageapi.Config.ClientAddress sets and describes it.
-	// Default: the host in RemoteAddr.
+	// ClientAddress returns the client address of a request. A key limited to networks accepts only
+	// addresses in them, and LogRefusals logs the address. storageapi.Config.ClientAddress sets and
+	// describes this function. Default: the host in RemoteAddr.
 	ClientAddress func(*http.Request) string
 
 	// Logger logs failures to verify keys, such as an unavailable store. Default:
@@ -153,7 +153,7 @@ func (a *Authenticator) verify(ctx context.Context, token, address string) (Prin
 }
 
 // Require returns a handler that passes a request to next if the request carries a valid key with
-// the scope; in next, [PrincipalFrom] returns the caller. Other requests it answers itself: 401
+// the scope; in next, [PrincipalFrom] returns the caller. It answers other requests itself: 401
 // UNAUTHORIZED without a valid key, 429 RATE_LIMIT_EXCEEDED if the key has made too many requests,
 // 403 FORBIDDEN without the scope, 500 INTERNAL_ERROR if the key could not be verified. A key that
 // is limited to resources also gets 403, unless the route has the option [Resource] or
@@ -165,10 +165,10 @@ func (a *Authenticator) verify(ctx context.Context, token, address string) (Prin
 // burst is full again). A 429 also has Retry-After (seconds until the next request is admitted). A
 // request that passes two guards counts twice.
 //
-// The request's context ends when its key does: when the key is deleted or turned off, expires or is
-// erased with its account, or when the grace period of a rotated value ends. [context.Cause] returns the
-// reason, such as [ErrKeyDeleted]. So a handler that stops when its context ends also stops
-// downloads and streams when their key is revoked. A route can opt out with [OutlivesKey].
+// The request's context ends when its key does: when the key is deleted or turned off, expires or
+// is erased with its account, or when the grace period of a rotated value ends. [context.Cause]
+// returns the reason, such as [ErrKeyDeleted]. So a handler that stops when its context ends also
+// stops downloads and streams when their key is revoked. A route can opt out with [OutlivesKey].
 //
 // Require panics if scope is not in [Config.Scopes] or next is nil, because either mistake could
 // leave a route open to everyone or closed to everyone.
@@ -247,8 +247,8 @@ func (a *Authenticator) Handler(next http.Handler, options ...RouteOption) http.
 	})
 }
 
-// begin verifies the key of a request and returns the context for its handler. In the end the
-// caller must remove that context from running.
+// begin verifies the key of a request and returns the context for its handler. After the handler
+// has returned, the caller must remove that context from running.
 func (a *Authenticator) begin(r *http.Request, v *verdict, of *route) (*guarded, error) {
 	for {
 		changes := a.running.changes.Load()

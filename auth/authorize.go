@@ -59,7 +59,7 @@ type Target struct {
 	ID        string     // empty if the target does not exist yet, or is all events of some types
 	Scopes    scopes.Set // see above
 	ExpiresAt time.Time  // when a key expires; zero means never
-	Resources Resources  // what a key, webhook or event is limited to; for an update, after it
+	Resources Resources  // the resources that the target is limited to; for an update, after the update
 
 	Networks  Networks // the networks that a key is limited to
 	RateLimit uint64   // the limit of a key in requests per minute; 0 means none
@@ -83,7 +83,7 @@ func (e *ScopeError) Unwrap() error { return ErrForbidden }
 // the action. An error that wraps [ErrForbidden] is answered 403 FORBIDDEN, any other error 500.
 // It must be safe for concurrent use.
 //
-// It is not called for GET /v2/api-keys/self, which any valid key may use to read its own data.
+// Authorize is not called for GET /v2/api-keys/self: any valid key may read its own data.
 //
 // For an action with a target it is called twice: first without the target, then with it. A change
 // that enables a key, or lets it expire later, is also an action CreateKey with the changed key as
@@ -97,18 +97,17 @@ var eventScopes = scopes.Of(scopes.FilesRead, scopes.AccountRead)
 // LeastPrivilege is the default [Authorize] function. It works with the scopes of docs/spec.md,
 // section 5. That section leaves the rules open, so LeastPrivilege defines them:
 //
-//   - A key can create, update, rotate and delete keys that expire no later than itself, whose
-//     scopes, declared or not, it holds, and whose networks and rate are limited at least as much as
-//     its own. So it can update and rotate itself. It can always delete itself.
+//   - A key can create, update, rotate and delete keys with at most its own authority: they expire
+//     no later, have only scopes that it holds (declared or not), and are limited at least as much
+//     in networks and rate. So a key can update and rotate itself. A key can always delete itself.
 //   - Creating, updating or deleting a webhook requires the read scope for each of its events ("*"
 //     means all), so that a caller subscribes only to events that it may read.
 //   - A key that is limited to resources can act only on keys, webhooks and events within them.
-//   - A value that a rotation has replaced cannot manage anything except to delete its own key. The
-//     keys and webhooks that it creates or changes would outlive it, so someone with a leaked value
-//     could keep access after the grace period ends.
+//   - A value that a rotation has replaced cannot manage anything except to delete its own key.
+//     Otherwise someone with a leaked value could keep access after the grace period, through keys
+//     and webhooks that outlive the value.
 //   - Reading keys, webhooks or the audit log requires account:read.
-//   - Reading events and their bodies requires the read scope for their types, as subscribing to
-//     them does.
+//   - Reading events and their bodies requires the same scopes as subscribing to their types.
 //
 // An unknown action is refused. If more scopes would allow an action, the error is a [*ScopeError].
 // To a caller without account:read, it does not reveal the scopes of an existing key or webhook.

@@ -84,7 +84,8 @@ func TestLeastPrivilege(t *testing.T) {
 		{caller{nothing, never}, auth.ReadWebhooks, anything, deny},
 		{caller{readAcct, never}, auth.ReadWebhooks, &target{"wh_1", readFiles, never}, allow},
 
-		// Any key passes the first check, because the decision depends on the target.
+		// Any key passes the check before the body is read, because the decision depends on the
+		// target.
 		{caller{readFiles, never}, auth.CreateKey, anything, allow},
 		{caller{nothing, never}, auth.CreateKey, anything, allow},
 		{caller{readFiles, never}, auth.UpdateKey, anything, allow},
@@ -193,7 +194,7 @@ func TestLeastPrivilege(t *testing.T) {
 		{caller{readAcct, never}, auth.DeleteWebhook, &target{"wh_1", both, never}, deny},
 		{caller{readFiles, never}, auth.DeleteWebhook, &target{self, readAcct, never}, deny},
 
-		// In the first check, one of those scopes is enough.
+		// In the check before the body is read, the read scope of any event type is enough.
 		{caller{readFiles, never}, auth.CreateWebhook, anything, allow},
 		{caller{readAcct, never}, auth.CreateWebhook, anything, allow},
 		{caller{writeFiles, never}, auth.CreateWebhook, anything, deny},

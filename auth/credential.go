@@ -24,7 +24,8 @@ type Credential struct {
 }
 
 // ErrCredentialChanged is returned if the key of a [Credential] was rotated, turned off or deleted
-// after it was verified. The call has changed nothing. Verify the key again, and retry if it is still valid.
+// after it was verified. The call has changed nothing. Verify the key again, and retry if it is
+// still valid.
 var ErrCredentialChanged = errors.New("the API key of this request has been rotated, turned off or deleted")
 
 // NewCredential returns the Credential for a value of a key. hash is the SHA-256 of the value.

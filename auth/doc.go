@@ -11,7 +11,7 @@
 //
 // A request passes the guard as soon as its header has arrived. A handler that waits for the body
 // must call [Recheck] before it acts on the body, because the key may have been deleted or rotated
-// meanwhile.
+// in the meantime.
 //
 // # The Api-Key header
 //

@@ -58,8 +58,8 @@ func (n Networks) Allows(address netip.Addr) bool {
 	return n == "" || n.has(func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
-// Covers reports whether n allows every address that other allows. It compares each network of
-// other with each of n, and does not add up networks of n.
+// Covers reports whether n allows every address that other allows. It returns false if only several
+// networks of n together contain a network of other.
 func (n Networks) Covers(other Networks) bool {
 	if n == "" || other == "" {
 		return n == ""

@@ -38,17 +38,17 @@ func (p Principal) Allows(resource string) bool { return p.LimitedTo.Allows(reso
 // not limited.
 func (p Principal) Resources() []string { return p.LimitedTo.Names() }
 
-// CanManage reports whether p holds all scopes of the key, expires no earlier than the key, and is
-// limited to resources, networks and a rate only if the key is limited at least as much.
-// [LeastPrivilege] requires this of a caller that manages the key.
+// CanManage reports whether the key has at most the authority of p: it has only scopes that p
+// holds, expires no later than p, and is limited at least as much as p in resources, networks and
+// rate. [LeastPrivilege] requires this of a caller p that manages the key.
 func (p Principal) CanManage(key Target) bool {
 	outlives := p.ExpiresAt.IsZero() || !key.ExpiresAt.IsZero() && !key.ExpiresAt.After(p.ExpiresAt)
 	slower := p.RateLimit == 0 || key.RateLimit != 0 && key.RateLimit <= p.RateLimit
 	return outlives && slower && p.Networks.Covers(key.Networks) && p.Scopes.Covers(key.Scopes) && p.LimitedTo.Covers(key.Resources)
 }
 
-// ErrUnauthorized is returned for a malformed, unknown, deleted, expired or disabled key. It does not reveal
-// which of these applies. Test for it with [errors.Is].
+// ErrUnauthorized is returned for a malformed, unknown, deleted, expired or disabled key. It does
+// not reveal which of these applies. Test for it with [errors.Is].
 var ErrUnauthorized = errors.New("missing, invalid or expired API key")
 
 // A Verifier turns the value of an Api-Key header into a Principal.
@@ -103,7 +103,7 @@ type caller struct {
 	verified Principal
 	guard    *Authenticator // nil if the principal was not verified
 	token    value
-	address  string // of the client, see Recorder
+	address  string // the client's address, see Recorder
 	request  *http.Request
 	route    *route
 	verdict  *verdict   // nil if the request is not observed
@@ -180,7 +180,7 @@ func (g *guarded) Value(key any) any {
 	return g.Context.Value(key)
 }
 
-// A value is a value of a key. It prints as "[redacted]".
+// A value is the secret value of an API key. It prints as "[redacted]".
 type value string
 
 func (value) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[redacted]")) }

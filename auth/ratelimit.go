@@ -92,7 +92,7 @@ func perMinute(requests uint64) rate {
 	return rate{int(requests), int64(time.Minute) / int64(requests)}
 }
 
-// lower returns the rate that admits only what both rates admit.
+// lower returns the stricter of two rates.
 func (r rate) lower(other rate) rate {
 	if r.interval == 0 {
 		return other
@@ -114,7 +114,7 @@ func newLimiter(limit RateLimit, now func() time.Time) *limiter {
 	return l
 }
 
-// A quota is the rest of a limit after a request.
+// A quota is what a request leaves of a limit.
 type quota struct {
 	admitted  bool
 	limit     int           // requests in a burst
@@ -194,9 +194,8 @@ func newLimiters(limit RateLimit, now func() time.Time) limiters {
 	return l
 }
 
-// take counts a request of the key, at its rate, and of its account. If one of them is over its
-// limit, it counts neither. It returns the smaller of the two quotas, and whether that is the
-// account's.
+// take counts a request of the key, at its rate, and of its account. If either is over its limit,
+// take counts nothing. It returns the smaller of the two quotas, and whether that is the account's.
 func (l limiters) take(p *Principal, at rate) (left quota, ofAccount bool) {
 	if l.accounts == nil {
 		return l.keys.take(p.KeyID, at), false

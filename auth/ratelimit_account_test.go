@@ -79,7 +79,7 @@ func TestRateLimit_ManyKeysOfAnAccount_ShareItsLimit(t *testing.T) {
 	}
 }
 
-// The test exhausts first the limit of a key, then that of its account.
+// The test first exhausts the limit of a key, and then the limit of its account.
 func TestRateLimit_Headers_ShowSmallerQuota(t *testing.T) {
 	a := newAccounts(t, auth.RateLimit{PerSecond: 0.5, Burst: 3, PerAccount: 2})
 	for i, step := range []struct {

@@ -19,7 +19,8 @@ func (c *changing) Verify(ctx context.Context, token string) (auth.Principal, er
 	return c.keys.Verify(ctx, token)
 }
 
-// remembering is a Rechecker. Verify uses the keys in first like a cache, and Recheck those in now.
+// remembering is a Rechecker. Its Verify reads first, which stands for a cache, and its Recheck
+// reads now.
 type remembering struct{ first, now keys }
 
 func (r *remembering) Verify(ctx context.Context, token string) (auth.Principal, error) {

@@ -13,8 +13,9 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// A Recorder is a [Verifier] that also considers where a request comes from, and records what it
-// was for. apikeys.KeyService is one. Its methods must be fast.
+// A Recorder is a [Verifier] that also checks client addresses, and records the scopes that
+// requests use and the requests that are refused. apikeys.KeyService implements it. Its methods
+// must be fast.
 type Recorder interface {
 	// VerifyFrom is like Verify for a request from a client address, which is "" if unknown and may
 	// be any text; see [ParseAddress].

@@ -123,7 +123,8 @@ func TestRequire_ClientAddress_DecidesNetwork(t *testing.T) {
 	}
 }
 
-// A request whose key is turned off while it runs is refused once it rechecks the key, and is listed.
+// If a key is turned off during a request, the recheck must refuse the request and record the
+// refusal.
 func TestRecheck_KeyTurnedOff_RefusalIsRecorded(t *testing.T) {
 	keys, create := newKeys(t)
 	key, value := create(apikeys.CreateParams{})
@@ -177,7 +178,7 @@ func TestRequire_KeyRateLimit_IsTheLowerOne(t *testing.T) {
 				t.Errorf("%s: %d of 20 requests admitted, want %d", name, admitted, want)
 			}
 		}
-		now = now.Add(20 * time.Second) // one token of the slow key
+		now = now.Add(20 * time.Second) // the slow key's limit returns one token
 		for _, want := range []int{200, 429} {
 			if response, _ := serve(t, handler, request(slow)); response.StatusCode != want {
 				t.Errorf("%s, 20 s later: %s, want %d", name, response.Status, want)
@@ -211,7 +212,7 @@ func TestRefusals_NameRouteAndReason(t *testing.T) {
 	send(mux, "GET", "/files/secret?token=secret")
 	send(mux, "SECRET", "/own/secret")
 	send(mux, "POST", "/own/secret")
-	send(mux, "GET", "/buckets/"+value) // the key is no name
+	send(mux, "GET", "/buckets/"+value) // the path contains the key, which is not a valid resource name
 	send(guard.Require(scopes.SecretsRead, noop), "DELETE", "/secret")
 	send(guard.Handler(noop), "GET", "/") // accepted
 	send(mux, "GET", "/files/secret")     // too many

@@ -28,8 +28,8 @@ type refusalLog struct {
 	address func(*http.Request) string // nil means the host in RemoteAddr
 
 	mu      sync.Mutex
-	sources map[string]*refusals // of the current minute
-	others  *refusals            // of the sources beyond maxSources
+	sources map[string]*refusals // the current minute's refusals, by source
+	others  *refusals            // the refusals of all sources beyond maxSources
 	due     *time.Timer          // fires at the end of the minute; nil means no refusals yet
 }
 

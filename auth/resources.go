@@ -106,14 +106,15 @@ func WithinResources(caller Principal, target *Target) error {
 }
 
 // Resource names the resource of a request, for keys that are limited to resources. Such a key is
-// refused if the request names a resource that it does not contain, or none (""). The function is
-// called only for such keys.
+// refused if of returns a resource outside the key's limit, or "" for none. of is called only for
+// such keys.
 func Resource(of func(*http.Request) string) RouteOption {
 	return func(r *route) { r.resource = of }
 }
 
-// AnyResource admits keys that are limited to resources without naming one. The handler must check
-// [Principal.Allows] for each resource that it shows or changes. Use it for routes that list.
+// AnyResource admits keys that are limited to resources, although the route names no resource. The
+// handler must check [Principal.Allows] for each resource that it shows or changes. Use it for
+// routes that return lists.
 func AnyResource() RouteOption { return func(r *route) { r.anyResource = true } }
 
 // admits reports whether the route admits the caller's key for the request's resource.

@@ -135,8 +135,8 @@ func TestRequire_LimitedKey_PassesOnlyWithItsResource(t *testing.T) {
 	}
 }
 
-// A chain of keys, each created by the previous one, must not end with a key that can do what the
-// first one cannot.
+// In a chain of keys, each created by the previous key, no key may have authority that the first
+// key lacks.
 func TestCanManage_RandomChains_NeverExceedTheFirstKey(t *testing.T) {
 	const chains, length = 1_000_000, 2
 	random := rand.New(rand.NewPCG(31, 1))

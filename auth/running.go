@@ -46,7 +46,7 @@ func keyEnded(ctx context.Context) bool {
 
 const (
 	runningShards = 256
-	maxExpiryWait = time.Minute // the longest time until a clock that is set forward takes effect
+	maxExpiryWait = time.Minute // maximum wait between checks for expired keys, in case the clock is set forward
 )
 
 // running holds the guarded requests in progress, sharded by their key.
@@ -139,7 +139,7 @@ func (r *running) changed(account, keyID string) (list []*guarded) {
 	return list
 }
 
-// lasting returns the requests that were already in progress at its previous call.
+// lasting returns the requests that were already in progress when it was last called.
 func (r *running) lasting() (list []*guarded) {
 	for i := range r.shards {
 		s := &r.shards[i]

@@ -19,7 +19,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// ledger is a Watcher whose keys the test changes, in its own name or in that of another process.
+// ledger is a Watcher. The test changes its keys as this process or as another process.
 type ledger struct {
 	mu       sync.Mutex
 	keys     map[string]auth.Principal
@@ -261,8 +261,8 @@ func TestRunningRequest_ValueExpires_IsCanceledThen(t *testing.T) {
 			id   string
 			want error
 		}{
-			{10 * time.Minute, "key_3", auth.ErrKeyReplaced}, // rotated meanwhile
-			{20 * time.Minute, "key_4", auth.ErrKeyExpired},  // shortened meanwhile
+			{10 * time.Minute, "key_3", auth.ErrKeyReplaced}, // rotated during the request
+			{20 * time.Minute, "key_4", auth.ErrKeyExpired},  // its expiry was shortened during the request
 			{30 * time.Minute, "key_2", auth.ErrKeyReplaced},
 			{time.Hour, "key_1", auth.ErrKeyExpired},
 		} {

@@ -143,9 +143,9 @@ func (a *Authenticator) reportVerdict(r *http.Request, v *verdict) {
 
 // NoteForbidden records that the request of ctx is refused although its key is valid, so that
 // [observe.Observer.Authenticated] and [Tracked] report [observe.ScopeMissing]. missing has the
-// scopes or the resource that the request lacked, for [RefusedRequest]. [Authenticator.Require] and the routes of the API call it. A host's own handler behind
-// [Authenticator.Handler] must call it when it answers 403. Outside a guarded handler it does
-// nothing.
+// scopes or the resource that the request lacked, for [RefusedRequest]. [Authenticator.Require] and
+// the routes of the API call it. A host's own handler behind [Authenticator.Handler] must call it
+// when it answers 403. Outside a guarded handler it does nothing.
 func NoteForbidden(ctx context.Context, missing ...string) {
 	if c, _ := ctx.Value(callerKey{}).(*caller); c != nil {
 		c.verdict.setOutcome(observe.ScopeMissing)
@@ -167,7 +167,7 @@ func Track(next http.Handler) http.Handler {
 	}
 	tracking.Store(true)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Context().Value(trackedKey{}) != nil { // an outer Track already tracks the request and would otherwise see no outcome
+		if r.Context().Value(trackedKey{}) != nil { // keep the outer Track's verdict; with a new one, the outer Track would see no outcome
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -177,8 +177,7 @@ func Track(next http.Handler) http.Handler {
 
 // Tracked returns the outcome of a guard for the request of ctx, which must be inside a [Track].
 // Until a guard has checked the request, ok is false. Call Tracked after the guarded handler has
-// returned. An outcome does not mean that the request was accepted: refused requests have one as
-// well.
+// returned. Refused requests have an outcome, too.
 func Tracked(ctx context.Context) (a observe.Authentication, ok bool) {
 	v, _ := ctx.Value(trackedKey{}).(*verdict)
 	if v == nil {

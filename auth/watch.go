@@ -10,7 +10,7 @@ import (
 
 const (
 	checkTimeout  = 10 * time.Second
-	watchInterval = 400 * time.Millisecond // between checks of running requests; they end at most twice this late
+	watchInterval = 400 * time.Millisecond // between checks of running requests; a request ends at most twice this time after its key
 	watchWorkers  = 64
 )
 
@@ -117,7 +117,8 @@ func byValue(list []*guarded) map[value][]*guarded {
 	return groups
 }
 
-// check verifies the value that the requests share again, and ends them if it is no longer valid.
+// check verifies a key value again, and ends the requests that carry it if the value is no longer
+// valid.
 func (a *Authenticator) check(ctx context.Context, same []*guarded, verify func(*caller, context.Context) (Principal, error)) {
 	p, err := verify(&same[0].caller, ctx)
 	switch {
