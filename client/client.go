@@ -126,9 +126,10 @@ func IdempotencyKey(key string) CallOption {
 }
 
 // Do calls a route of the host's own, at a path below the base URL such as "/files?limit=1", with
-// the client's key, errors and retries. in is sent as JSON unless it is nil. The response is decoded
-// into out as JSON; if out is an [io.Writer], it receives the body as it is; if out is nil, the body
-// is ignored. Do repeats GET and HEAD, PUT and DELETE, and other methods with an [IdempotencyKey].
+// the client's key, errors and retries. in is sent as JSON unless it is nil. The response is
+// decoded into out as JSON; if out is an [io.Writer], it receives the body as it is; if out is nil,
+// the body is ignored. Do assumes that repeating a call is harmless, except for POST and PATCH
+// without an [IdempotencyKey].
 func (c *Client) Do(ctx context.Context, method, path string, in, out any, options ...CallOption) error {
 	_, err := c.do(ctx, method, path, in, out, method != http.MethodPost && method != http.MethodPatch, options)
 	return err
@@ -152,7 +153,7 @@ type response struct {
 }
 
 func (c *Client) do(ctx context.Context, method, path string, in, out any, repeatable bool, options []CallOption) (done response, err error) {
-	if !strings.HasPrefix(path, "/") { // it could change the host that gets the key
+	if !strings.HasPrefix(path, "/") { // otherwise the path could change the host, which would get the key
 		return done, fmt.Errorf("%s %q: the path must begin with /", method, path)
 	}
 	r := &request{method: method, path: path, header: make(http.Header), out: out}
@@ -184,8 +185,8 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any, repea
 	}
 }
 
-// wait returns how long to wait before the next attempt, whether to make one, and whether this one
-// certainly had no effect.
+// wait returns how long to wait before the next attempt, whether to make one, and whether the
+// failed attempt certainly had no effect.
 func (c *Client) wait(r *request, err error, attempts int) (wait time.Duration, again, undone bool) {
 	backoff := min(c.options.MaxWait, 250*time.Millisecond<<min(attempts-1, 10))
 	wait = backoff/2 + mathrand.N(backoff/2+1)
@@ -287,8 +288,8 @@ func get[T any](ctx context.Context, c *Client, path string) (found T, err error
 	return found, err
 }
 
-// remove deletes the object at a path. If an earlier attempt may have deleted it, it is a success
-// that the API no longer finds it.
+// remove deletes the object at a path. If an earlier attempt may have deleted the object, a
+// not-found error counts as success.
 func (c *Client) remove(ctx context.Context, path string, options []CallOption) error {
 	done, err := c.do(ctx, http.MethodDelete, path, nil, nil, true, options)
 	refusal, refused := errors.AsType[*Error](err)

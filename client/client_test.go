@@ -21,7 +21,7 @@ import (
 	"github.com/storageapi/storageapi/client"
 )
 
-// A script answers the requests of a client, one step for each.
+// A script answers the requests of a client; each step answers one request.
 type script struct {
 	steps    []func(*http.Request) (*http.Response, error)
 	requests []*http.Request

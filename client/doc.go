@@ -6,7 +6,7 @@
 //		fmt.Println(webhook.URL, err)
 //	}
 //
-// It uses only the standard library, so programs that import it do not get the service.
+// It uses only the standard library, so programs that import it do not depend on the service.
 //
 // # Errors
 //
@@ -15,8 +15,9 @@
 // # Retries
 //
 // A call is repeated after 429, 502, 503 and 504 and after failed connections, if repeating it is
-// harmless. It waits as long as Retry-After says, or for an increasing and random time, but never
-// beyond the end of the context. Creations carry an Idempotency-Key, so that repeating them creates
-// nothing twice; see [ErrCreatedBefore]. Rotations, test events, recoveries and calls with [IfMatch]
-// are repeated only if the service certainly did nothing.
+// harmless. Before each repetition the client waits for an increasing, random time, added to
+// Retry-After if the response has it, but never beyond the end of the context. Creations carry an
+// Idempotency-Key, so that repeating them creates nothing twice; see [ErrCreatedBefore]. Rotations,
+// test events, recoveries and calls with [IfMatch] are repeated only if the service certainly did
+// nothing.
 package client

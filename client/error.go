@@ -33,7 +33,7 @@ type Error struct {
 	// RequiredScopes are scopes that would allow the request, if it failed for lack of scopes.
 	RequiredScopes []string
 
-	// RequiredResources are resources that the key would need, if it is limited to others.
+	// RequiredResources are resources that the key would need, if it is limited to other resources.
 	RequiredResources []string
 
 	// RequestID is the X-Request-Id of the response. It is empty unless the host sets the header.

@@ -29,8 +29,8 @@ type EventQuery struct {
 	To      time.Time `json:"to,omitzero"`      // published before this time
 	Include string    `json:"include,omitzero"` // "body" for events with their bodies
 
-	// WaitSeconds makes a call that would return an empty page wait for an event, at most 30. It needs
-	// Since. The page may still be empty, sooner than after WaitSeconds if the service is busy.
+	// WaitSeconds is how long a call waits for an event instead of returning an empty page, at most
+	// 30. It requires Since. The page may still be empty; a busy service may return it early.
 	WaitSeconds int `json:"wait,omitzero"`
 
 	Cursor string `json:"cursor,omitzero"` // [Page.NextCursor] of an earlier page of the same query
@@ -55,7 +55,7 @@ type AuditEntry struct {
 	Until         time.Time    `json:"until,omitzero"`
 }
 
-// An AuditSubject is what was changed, or who changed it.
+// An AuditSubject is the target or the actor of a change.
 type AuditSubject struct {
 	Kind string `json:"kind"`
 	ID   string `json:"id,omitzero"`
@@ -85,7 +85,7 @@ func (c *Client) ListEvents(ctx context.Context, query EventQuery) (Page[Event],
 	return list[Event](ctx, c, eventsPath, query)
 }
 
-// EventBody returns the exact bytes of an event that were or would be sent.
+// EventBody returns an event exactly as it is sent to webhooks.
 func (c *Client) EventBody(ctx context.Context, id string) ([]byte, error) {
 	return c.body(ctx, eventsPath+"/"+url.PathEscape(id)+"/body")
 }

@@ -23,7 +23,7 @@ type Key struct {
 	Hint          string         `json:"hint,omitzero"`
 	CreatedBy     *Creator       `json:"createdBy,omitzero"`
 	LastUsedAt    time.Time      `json:"lastUsedAt,omitzero"`
-	Previous      *PreviousValue `json:"previous,omitzero"` // nil if no replaced value works
+	Previous      *PreviousValue `json:"previous,omitzero"` // nil unless a replaced value still works
 
 	Labels map[string]string `json:"labels,omitzero"`
 
@@ -56,16 +56,16 @@ type Refusal struct {
 	Outcome string    `json:"outcome"`          // why, such as "scope_missing", "wrong_network" or "limited"
 	Route   string    `json:"route"`            // the method and the pattern of the route, never the path
 	Missing string    `json:"missing,omitzero"` // the scopes or the resource that the request lacked
-	Network string    `json:"network,omitzero"` // of the sender, in CIDR notation
+	Network string    `json:"network,omitzero"` // the sender's network, in CIDR notation
 }
 
-// A Creator is who created a key: "key", "host" or "person", and its ID.
+// A Creator identifies who created a key. Kind is "key", "host" or "person".
 type Creator struct {
 	Kind string `json:"kind"`
 	ID   string `json:"id,omitzero"`
 }
 
-// A PreviousValue is the value of a key before its last rotation, while it works.
+// A PreviousValue is the value of a key before its last rotation, during the grace period.
 type PreviousValue struct {
 	Hint       string    `json:"hint,omitzero"`
 	ExpiresAt  time.Time `json:"expiresAt"`
@@ -76,7 +76,7 @@ type PreviousValue struct {
 type OwnKey struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
-	Hint      string    `json:"hint,omitzero"` // of the value in the request
+	Hint      string    `json:"hint,omitzero"` // the hint of the value in the request
 	Scopes    []string  `json:"scopes"`
 	Resources []string  `json:"resources,omitzero"` // nil means no limit
 	ExpiresAt time.Time `json:"expiresAt,omitzero"` // when the value in the request expires
@@ -99,7 +99,7 @@ type UpdateKey struct {
 	Name      Opt[string]            `json:"name,omitzero"`
 	Enabled   Opt[bool]              `json:"enabled,omitzero"`
 	ExpiresAt Opt[time.Time]         `json:"expiresAt,omitzero"` // null means never
-	Labels    map[string]Opt[string] `json:"labels,omitzero"`    // Null removes a label; the others stay
+	Labels    map[string]Opt[string] `json:"labels,omitzero"`    // Null removes a label; labels not in the map stay
 }
 
 // An Opt is a field of a change. The zero Opt leaves the field as it is.
@@ -172,7 +172,7 @@ func (c *Client) DeleteKey(ctx context.Context, id string, options ...CallOption
 
 // Refusals returns the last refused requests with a key, at most 100, latest first.
 func (c *Client) Refusals(ctx context.Context, id string) ([]Refusal, error) {
-	list, err := get[Page[Refusal]](ctx, c, keyPath(id)+"/refusals") // which has only one page
+	list, err := get[Page[Refusal]](ctx, c, keyPath(id)+"/refusals") // the list has only one page
 	return list.Data, err
 }
 

@@ -49,7 +49,7 @@ type Header struct {
 // CreateWebhook are the parameters of a new webhook. Printing it shows Secret and secret headers.
 type CreateWebhook struct {
 	URL              string   `json:"url"`
-	Events           []string `json:"events"`                    // or only "*": all types, also later ones
+	Events           []string `json:"events"`                    // or only "*": all types, including future ones
 	Resources        []string `json:"resources,omitzero"`        // only their events are sent; nil means no limit
 	BalanceThreshold string   `json:"balanceThreshold,omitzero"` // a decimal number, for balance.low
 	Secret           string   `json:"secret,omitzero"`           // "whsec_…"; empty means a new one
@@ -69,13 +69,13 @@ type UpdateWebhook struct {
 
 	Paused      Opt[bool]              `json:"paused,omitzero"`      // false ends a pause
 	PausedUntil Opt[time.Time]         `json:"pausedUntil,omitzero"` // pauses until then
-	Headers     map[string]Opt[Header] `json:"headers,omitzero"`     // Null removes a header; the others stay
+	Headers     map[string]Opt[Header] `json:"headers,omitzero"`     // Null removes a header; headers not in the map stay
 	Signatures  Opt[[]string]          `json:"signatures,omitzero"`
 }
 
 // Tested is the result of a test event.
 type Tested struct {
-	ID      string  `json:"id"` // of the event
+	ID      string  `json:"id"` // the event's ID
 	Type    string  `json:"type"`
 	Attempt Attempt `json:"attempt"`
 }
@@ -126,17 +126,17 @@ type Explanation struct {
 	PublishedAt time.Time `json:"publishedAt"`
 	Reason      string    `json:"reason"`         // such as "not_subscribed" or "circuit_open"
 	Summary     string    `json:"summary"`        // for people
-	State       string    `json:"state,omitzero"` // of the delivery; empty if there is none
+	State       string    `json:"state,omitzero"` // the delivery's state; empty if there is no delivery
 	LastAttempt *Attempt  `json:"lastAttempt,omitzero"`
 	Since       time.Time `json:"since,omitzero"`     // when the webhook was turned off
 	Until       time.Time `json:"until,omitzero"`     // the pause's end, or when the next attempt is due
-	AsOfNow     bool      `json:"asOfNow,omitzero"`   // by the current settings of the webhook, which have changed
-	ChangedAt   time.Time `json:"changedAt,omitzero"` // when they were changed
+	AsOfNow     bool      `json:"asOfNow,omitzero"`   // the explanation uses the webhook's current settings, which may differ from those at publication
+	ChangedAt   time.Time `json:"changedAt,omitzero"` // when the webhook's types or resources changed after the publication
 	Elsewhere   bool      `json:"elsewhere,omitzero"` // the answering process does not know whether the receiver is down
 }
 
-// CreateRecovery selects the deliveries to make again. The zero CreateRecovery means all that are
-// dead or skipped.
+// CreateRecovery selects the deliveries to make again. The zero CreateRecovery selects all dead and
+// skipped deliveries.
 type CreateRecovery struct {
 	From   time.Time `json:"from,omitzero"` // published at this time or later
 	To     time.Time `json:"to,omitzero"`   // published before this time
