@@ -67,7 +67,7 @@ func eraseAccount(r *run) error {
 	if err := r.confirm("This removes all keys, webhooks, events and audit entries of " + args[0] + "."); err != nil {
 		return err
 	}
-	r.attempts = 1 // the receipt of a repetition may lack what the first attempt removed
+	r.attempts = 1 // the receipt of a second attempt would omit the records that the first one removed
 	c, err := r.service("", "")
 	if err != nil {
 		return err

@@ -37,7 +37,7 @@ import (
 
 // Config configures [Run]. The zero Config runs the commands that need no service.
 type Config struct {
-	// Name is the name of the program in texts. Default: that of the running program.
+	// Name is the program's name in help and error texts. Default: the name of the running program.
 	Name string
 
 	// Open opens the service as the host does at its start, but without calling Run. It returns a
@@ -64,7 +64,7 @@ const (
 	ExitUsage  = 2 // the arguments are invalid, or -yes is missing; nothing was done
 )
 
-// A command is a command of [Run].
+// A command is one of the commands that [Run] offers.
 type command struct {
 	name, args, does string
 	run              func(*run) error
@@ -160,7 +160,7 @@ func runCommand(ctx context.Context, c command, args []string, config Config) in
 	return ExitFailed
 }
 
-// A run is one command that is being run.
+// A run is one execution of a command.
 type run struct {
 	Config
 	ctx     context.Context
@@ -171,7 +171,7 @@ type run struct {
 
 	json, yes bool
 	ops       string
-	attempts  int // of a request to a running host; 0 means a default
+	attempts  int // maximum attempts of a request to a running host; 0 means a default
 }
 
 // A usageError is an error in the arguments. Nothing was done.
@@ -182,7 +182,7 @@ func (e usageError) Error() string { return string(e) }
 var errFlags = errors.New("invalid flags")
 
 // parse parses the flags, which may be before, between and after the arguments, and returns the
-// arguments. There must be least or more of them, but no more than most.
+// arguments. There must be least to most arguments.
 func (r *run) parse(least, most int) (args []string, err error) {
 	rest := r.given
 	for {

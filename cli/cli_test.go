@@ -34,7 +34,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A result is what a command did.
+// A result is the exit status and the output of a command.
 type result struct {
 	status      int
 	out, errors string

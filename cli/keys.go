@@ -24,7 +24,7 @@ func createKey(r *run) error {
 		return err
 	}
 	key, err := c.CreateKey(r.ctx, p)
-	if errors.Is(err, client.ErrCreatedBefore) { // an attempt whose response was lost
+	if errors.Is(err, client.ErrCreatedBefore) { // by an attempt of this call whose response was lost
 		return fmt.Errorf("%s: %w; revoke it, and create another", key.ID, err)
 	}
 	if err != nil {
@@ -111,7 +111,8 @@ func findKey(r *run) error {
 		return err
 	}
 	err = c.Do(r.ctx, "DELETE", "/keys", nil, nil)
-	// The value was found just now. If it no longer is, an attempt whose response was lost revoked it.
+	// The GET has just found the value. If DELETE does not, an earlier attempt whose response was
+	// lost has revoked it.
 	if refusal, ok := errors.AsType[*client.Error](err); err != nil && !(ok && refusal.Code == "NOT_FOUND") {
 		return err
 	}

@@ -28,7 +28,7 @@ var listenPoll = time.Second
 const (
 	listenWait    = 20               // seconds for which the service may wait for an event
 	listenMaxWait = 30 * time.Second // between two posts of an event
-	listenTimeout = 15 * time.Second // of a post, as for deliveries
+	listenTimeout = 15 * time.Second // timeout of a post, the same as for deliveries
 )
 
 // listen posts an account's events to a receiver, oldest first and one at a time. An event that the
@@ -62,7 +62,7 @@ func listen(r *run) error {
 		return err
 	}
 	secret := signing.NewSecret()
-	if text := os.Getenv("WEBHOOK_SECRET"); text != "" { // the receiver's, from an earlier run
+	if text := os.Getenv("WEBHOOK_SECRET"); text != "" { // the receiver still has the secret of an earlier run
 		if secret, err = signing.ParseSecret(text); err != nil {
 			return usageError("WEBHOOK_SECRET: " + err.Error())
 		}
@@ -89,7 +89,7 @@ func listen(r *run) error {
 	}
 }
 
-// mayPass reports whether an error of the service may pass.
+// mayPass reports whether an error of the service may be temporary.
 func mayPass(err error) bool {
 	if refusal, ok := errors.AsType[*client.Error](err); ok {
 		return refusal.Status == http.StatusTooManyRequests || refusal.Status >= http.StatusInternalServerError
@@ -99,18 +99,18 @@ func mayPass(err error) bool {
 	return request || network || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// A listener is a running command listen.
+// A listener is the state of a running listen command.
 type listener struct {
 	*run
 	client *client.Client
 	signer *signing.Signer
 	to     string
 	types  []string
-	file   string // of at
+	file   string // stores at
 	at     position
 }
 
-// A position is how far a listener is in the list of events.
+// A position is a listener's place in the list of events.
 type position struct {
 	API    string    `json:"api"`
 	Since  time.Time `json:"since"`
@@ -161,7 +161,7 @@ func (l *listener) skip() error {
 		l.at.Since = event.PublishedAt
 		break
 	}
-	for { // others may have been published at the same time
+	for { // skip all events with this time
 		page, err := l.list(0)
 		if err != nil {
 			return err
@@ -215,7 +215,7 @@ func (l *listener) page() error {
 	if page.HasMore || len(page.Data) > 0 {
 		return nil
 	}
-	return l.sleep(listenPoll - time.Since(begun)) // a busy service does not wait
+	return l.sleep(listenPoll - time.Since(begun)) // a busy service returns an empty page without waiting
 }
 
 func (l *listener) sleep(d time.Duration) error {

@@ -45,14 +45,14 @@ type listenTest struct {
 	*testing.T
 	api    *storageapi.Handler
 	server *httptest.Server
-	args   []string // of listen
+	args   []string // the arguments of listen
 
-	secrets   []signing.Secret       // of all runs
-	verifiers chan *signing.Verifier // has one once the current run has printed its secret
+	secrets   []signing.Secret       // the secrets of all runs
+	verifiers chan *signing.Verifier // receives a Verifier once the current run has printed its secret
 
 	mu       sync.Mutex
 	received []string // the IDs of accepted events, in order
-	failures int      // how many of the next posts are refused
+	failures int      // number of next posts to refuse
 	arrived  chan struct{}
 	waits    atomic.Int32 // requests that wait for events
 }

@@ -60,7 +60,7 @@ func move(r *run) (err error) {
 	return nil
 }
 
-// copyStore copies a store, shows the progress, and keeps it in the file position.
+// copyStore copies a store and shows the progress. It records the progress in the file position.
 func (r *run) copyStore(target, source store.Store, to, from, position string) (transfer.Summary, error) {
 	at, err := readPlace(position, from, to)
 	if err != nil {
@@ -98,8 +98,8 @@ func (r *run) copyStore(target, source store.Store, to, from, position string) (
 	return sums, nil
 }
 
-// titles are the displayed names of the kinds of records. The names of the parts of an event follow
-// the name of events.
+// titles are the displayed names of the kinds of records. KindEvent is followed by the kinds that
+// count parts of events.
 var titles = map[transfer.Kind]string{
 	transfer.KindKey: "API keys", transfer.KindWebhook: "webhooks", transfer.KindRequest: "idempotency keys",
 	transfer.KindAlert: "states of alerts", transfer.KindDedupKey: "deduplication keys", transfer.KindScan: "state of the file scan",
@@ -116,7 +116,7 @@ func nameOf(place string) string {
 		if err != nil {
 			return "a database"
 		}
-		u.RawQuery = "" // it can have the password, too
+		u.RawQuery = "" // the query can contain the password, too
 		return u.Redacted()
 	}
 	return place
@@ -133,7 +133,7 @@ func count(ctx context.Context, s store.Store) (n int, err error) {
 	return n, nil
 }
 
-// A place is the progress of a copy, which is kept in a file.
+// A place is the progress of a copy, as stored in a file.
 type place struct {
 	from, to string
 	records  int

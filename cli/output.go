@@ -18,7 +18,7 @@ import (
 // flushEvery is the number of rows that are aligned together.
 const flushEvery = 100
 
-// list prints items: as JSON objects, or as rows below a header.
+// list prints items as JSON objects, or as rows below a header.
 func list[T any](r *run, header string, items iter.Seq2[T, error], row func(T) []string) error {
 	encoder := json.NewEncoder(r.Stdout)
 	table := newTable(r.Stdout)
@@ -47,7 +47,7 @@ func list[T any](r *run, header string, items iter.Seq2[T, error], row func(T) [
 
 func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 8, 2, ' ', 0) }
 
-// show prints an object: as JSON, or each member on a line.
+// show prints an object as JSON, or with each member on a line.
 func (r *run) show(object any) error {
 	data, err := json.Marshal(object)
 	if err != nil {
@@ -111,7 +111,7 @@ func (r *run) listFlag(target *[]string, name, usage string) {
 // yesFlag declares the flag that answers the question of confirm.
 func (r *run) yesFlag() { r.flags.BoolVar(&r.yes, "yes", false, "do not ask") }
 
-// confirm asks whether to go on. warning says what will happen.
+// confirm asks the user whether to continue. warning describes the consequences.
 func (r *run) confirm(warning string) error {
 	if r.yes {
 		return nil
@@ -139,7 +139,7 @@ var isTerminal = func(stream any) bool {
 	if err != nil || info.Mode()&fs.ModeCharDevice == 0 {
 		return false
 	}
-	null, err := os.Stat(os.DevNull) // a character device, too
+	null, err := os.Stat(os.DevNull) // the null device is also a character device
 	return err != nil || !os.SameFile(info, null)
 }
 
@@ -193,7 +193,7 @@ func writeFile(path string, write func(io.Writer) error, publish func(temporary,
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(file.Name()) }() // fails once the file is renamed
+	defer func() { _ = os.Remove(file.Name()) }() // fails if publish has renamed the file
 	if err = write(file); err == nil {
 		err = file.Sync()
 	}
@@ -212,7 +212,7 @@ func writeFile(path string, write func(io.Writer) error, publish func(temporary,
 
 // newFile creates a file, which appears when it is complete and durable. It never replaces a file.
 func newFile(path string, write func(io.Writer) error) error {
-	if _, err := os.Lstat(path); err == nil { // before the work of writing
+	if _, err := os.Lstat(path); err == nil { // checked before the contents are written, to save the work
 		return &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}
 	}
 	return writeFile(path, write, publishNew)

@@ -70,8 +70,8 @@ func resend(r *run) error {
 	})
 }
 
-// eachEvent lists the results of a call for each event that the arguments name, after the account and
-// the webhook.
+// eachEvent calls call for each event and lists the results. The arguments are an account, a
+// webhook and events.
 func eachEvent[T any](r *run, columns string, call func(c *client.Client, ctx context.Context, webhookID, eventID string) (T, error), row func(T) []string) error {
 	r.online()
 	args, c, err := r.parseAccount(3, math.MaxInt)
@@ -90,7 +90,7 @@ func eachEvent[T any](r *run, columns string, call func(c *client.Client, ctx co
 // The intervals of recoverEvents.
 const (
 	recoveryPoll  = 300 * time.Millisecond
-	recoveryStuck = 10 * time.Second // without progress
+	recoveryStuck = 10 * time.Second // how long a recovery may make no progress
 )
 
 func recoverEvents(r *run) error {
