@@ -191,7 +191,7 @@ func targetOf(action audit.Action) audit.TargetKind {
 	case "key", "account":
 		return audit.TargetKind(kind)
 	}
-	return audit.TargetWebhook // including deliveries and recoveries
+	return audit.TargetWebhook // also for actions on deliveries and recoveries
 }
 
 // addPast adds entries to the view. If who is not empty, it adds only entries whose actor matches

@@ -16,8 +16,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// opened maps each page that has forms for the given key, webhook or event to the targets of its
-// forms.
+// opened maps paths of pages to the targets of their forms. It contains the pages with forms that
+// change the given key, webhook or event.
 func opened(key, webhook, event string) map[string][]string {
 	return map[string][]string{
 		"api-keys/new":                                 {"api-keys/new"},
@@ -37,8 +37,8 @@ func opened(key, webhook, event string) map[string][]string {
 	}
 }
 
-// newOpened returns a site where alice is signed in and every one of the pages has something to
-// change.
+// newOpened returns a site where alice is signed in, and the pages that forms are sent from; see
+// opened.
 func newOpened(t *testing.T) (s *site, pages map[string][]string) {
 	t.Helper()
 	s = newSite(t, storageapi.Config{})
@@ -102,7 +102,7 @@ func TestForms_SentFromAnotherAccount_AreRejected(t *testing.T) {
 	s.post("api-keys/new", twice).want(http.StatusConflict)
 }
 
-// during is a request body that calls happens while it is being read.
+// during is a request body that calls happens on each read.
 type during struct {
 	io.Reader
 	happens func()

@@ -103,10 +103,10 @@ func (c *call) check() error {
 	return nil
 }
 
-// isID reports whether s can be an ID.
+// isID reports whether s can be the ID of a stored object.
 func isID(s string) bool { return len(s) <= 128 && isText(s) }
 
-// isText reports whether s can be a text in a store.
+// isText reports whether stores accept s as a text.
 func isText(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
 // after returns the ID after which the requested page of a list begins.

@@ -26,9 +26,9 @@ type Config struct {
 	API *storageapi.Handler
 
 	// Account returns the account of a request, according to the host's login. If it returns an
-	// error or an invalid account (empty, more than 128 bytes, not UTF-8), the response is 403,
-	// without any look-up. Account is called for every request, concurrently, and called again
-	// after a form has arrived, which may take up to 30 s.
+	// error or an invalid account (empty, more than 128 bytes, not UTF-8), the response is 403, and
+	// nothing is read from the store. Account is called for every request, concurrently, and called
+	// again after a form has arrived, which may take up to 30 s.
 	Account func(*http.Request) (account string, err error)
 
 	// Path is the path of the pages as the handler sees it. It begins and ends with a slash. Leave

@@ -19,7 +19,7 @@ type deliveryView struct {
 	To                 string // URL of the webhook; empty means not shown
 	Gone               bool   // the webhook was deleted
 	Event              eventView
-	Resource           string // of the event; empty means none
+	Resource           string // the event's resource; empty means none
 	State, Mark        string
 	Published          *when
 	Next               *when // time of the next attempt, or nil if it is already due
@@ -65,7 +65,7 @@ func (p *pages) viewDelivery(d *webhooks.Delivery) deliveryView {
 			view.State, view.Mark = s.Text, s.Mark
 		}
 	}
-	if d.State == webhooks.Pending && d.NextAttemptAt.After(p.now()) { // otherwise it is due
+	if d.State == webhooks.Pending && d.NextAttemptAt.After(p.now()) { // otherwise the delivery is already due
 		view.Next = p.when(d.NextAttemptAt)
 	}
 	for _, attempt := range slices.Backward(d.Attempts) {

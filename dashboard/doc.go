@@ -10,10 +10,10 @@
 //
 // # Accounts
 //
-// For every request, [Config.Account] returns the account to show. If a request has no account, the
-// first and only thing that happens is a redirect to [Config.SignIn] or a 403. A user of the
-// account can do everything that the pages offer, unless [Config.May] restricts the user, for
-// example to viewing. storageapi.Config.Authorize, the policy for API keys, does not apply.
+// For every request, [Config.Account] returns the account to show. A request without an account has
+// no effect; it is answered with a redirect to [Config.SignIn] or with 403. A user of the account
+// can do everything that the pages offer, unless [Config.May] restricts the user, for example to
+// viewing. storageapi.Config.Authorize, the policy for API keys, does not apply.
 //
 // # Secrets
 //

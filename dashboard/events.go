@@ -74,7 +74,7 @@ func (p *pages) listEvents(c *call) (response, error) {
 	}
 	view.pager = c.pager("events", filters.Encode(), len(page.Events), page.Next, later(0, page.Next), "event")
 	if !view.Filtered && !view.After {
-		view.Quiet = page.Next == "" // provisional: false if the page shows an event
+		view.Quiet = page.Next == "" // corrected below if the page shows an event
 		if len(page.Events) > 0 {
 			view.Quiet = p.now().Sub(page.Events[0].PublishedAt) > hours*time.Hour
 		}
@@ -101,8 +101,8 @@ func countStates(deliveries []webhooks.Delivery) (counts []stateCount) {
 }
 
 // unsubscribed returns a function that reports whether no webhook of the account is subscribed to a
-// type. If the account has too many webhooks to tell, the function returns false. unsubscribed also
-// returns the webhooks that it has read, which are the newest.
+// type. If the account has more webhooks than were read, the function returns false. unsubscribed
+// also returns the webhooks that it has read: the newest ones.
 func (p *pages) unsubscribed(c *call) (func(webhooks.EventType) bool, []webhooks.Webhook, error) {
 	page, err := p.webhooks.List(c.Context(), c.account, webhooks.WebhookQuery{Limit: searchedAtOnce})
 	if err != nil {

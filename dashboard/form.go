@@ -110,7 +110,7 @@ func (f form) period() (from, to time.Time) {
 	return from, to
 }
 
-// filled returns the named fields, without empty ones.
+// filled returns the named fields that are not empty.
 func (f form) filled(names ...string) url.Values {
 	filled := make(url.Values)
 	for _, name := range names {

@@ -80,7 +80,8 @@ func TestEditKey(t *testing.T) {
 	}
 }
 
-// A user who may change keys, but not create any, can pause and shorten a key only.
+// A user who may change keys but not create them can pause a key or shorten its life, but not
+// extend it.
 func TestEditKey_UserMayNotCreateKeys_CannotExtend(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	s.pages = s.mount(dashboard.Config{Logger: slog.New(slog.DiscardHandler), May: func(_ *http.Request, action auth.Action) bool { return action != auth.CreateKey }})

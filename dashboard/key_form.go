@@ -193,7 +193,8 @@ func (p *pages) readExpiry(f form) time.Time {
 	case !slices.ContainsFunc(expiries, func(c choice) bool { return c.Value == expiry }):
 		f.Errors["expiry"] = "Select when the key expires."
 	default:
-		// Expiring at midnight gives the same fingerprint when the form is sent again.
+		// Rounding to midnight gives the same expiry when the form is sent again, so the
+		// idempotency key matches.
 		days, _ := strconv.Atoi(expiry)
 		return p.now().UTC().Truncate(24*time.Hour).AddDate(0, 0, days+1)
 	}

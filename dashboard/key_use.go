@@ -8,13 +8,14 @@ import (
 	"github.com/storageapi/storageapi/observe"
 )
 
-// usedWithin is how long ago a scope counts as used.
+// A scope counts as used if the key has used it within usedWithin.
 const usedWithin = 90 * 24 * time.Hour
 
-// A keyUseView is the template data for what a key was used for, and for its refused requests.
+// A keyUseView is the template data for the scopes and networks that a key has used, and for its
+// refused requests.
 type keyUseView struct {
 	Scopes   int // scopes of the key
-	Used     int // scopes that were used in that time
+	Used     int // scopes that the key has used within usedWithin
 	Networks []apikeys.NetworkUse
 	Refusals []refusalView
 }

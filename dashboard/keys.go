@@ -14,7 +14,8 @@ import (
 // pageSize is the number of keys or deliveries on a page.
 const pageSize = 50
 
-// Keys that expire within soon are marked, and so are unused keys that are at least idle old.
+// The list marks keys that expire within soon, and keys that have existed for at least idle and
+// were never used.
 const (
 	soon = 14 * 24 * time.Hour
 	idle = 30 * 24 * time.Hour
@@ -32,14 +33,14 @@ type keyView struct {
 	Expires   *when
 	Expired   bool
 	Soon      bool // expires within soon
-	Idle      bool // never used
+	Idle      bool // never used, and at least idle old
 	Paused    bool
 	Labels    map[string]string
 	Version   string
 	Hint      string // hint of the key's value; empty if unknown
 	CreatedBy *actorView
 	UsedFrom  string   // network of the last use; empty if unknown
-	Networks  []string // that the key is limited to
+	Networks  []string // the networks that the key is limited to
 	RateLimit uint64   // requests per minute; 0 means no limit of its own
 
 	// The previous value, while its grace period after a rotation lasts.

@@ -84,8 +84,8 @@ func TestCreateKey(t *testing.T) {
 	// Sending the form again, as a reload does, must create nothing and show no value.
 	clock.Add(time.Hour)
 	again := s.post("api-keys/new", form).want(http.StatusOK).says("did not create another", "nightly backup").hides(token)
-	// Sending it with another name, as a user may after the back button, must create nothing
-	// either.
+	// Sending the form again with another name, as a user may after the back button, must create
+	// nothing, either.
 	form.Set("name", "other")
 	other := s.post("api-keys/new", form).want(http.StatusConflict).says("has already created a key").hides(token)
 	if again.secret() != "" || other.secret() != "" || len(s.keys()) != 1 {

@@ -52,8 +52,8 @@ func TestOwnEvents(t *testing.T) {
 	}
 }
 
-// TestAllEvents subscribes to all events in the form. Then the host declares another type, which is
-// sent once the form is saved again.
+// TestAllEvents subscribes to all events in the form. Then the host declares another type. Its
+// events are sent only after the form is saved again.
 func TestAllEvents(t *testing.T) {
 	store := memory.New()
 	s := newSite(t, storageapi.Config{Store: store})

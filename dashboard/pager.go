@@ -6,7 +6,8 @@ import (
 	"strconv"
 )
 
-// countedAtMost is the number of keys or webhooks after a page that are counted for its total.
+// countedAtMost is the maximum number of keys or webhooks after a page that are counted, to show
+// the total number.
 const countedAtMost = 1000
 
 // A pager is the template data for the position of a page in a list, and for links to other pages.
@@ -20,7 +21,8 @@ type pager struct {
 }
 
 // pager returns the pager of a page that shows n items of a list at the given path. later is the
-// number of items on later pages, see the function later. thing names an item.
+// number of items on later pages, as returned by the function later. thing is the noun for one
+// item.
 func (c *call) pager(path string, filters string, n int, next string, later int, thing string) pager {
 	view := pager{After: c.after() != "", Next: next, Newest: c.root + path, Empty: n == 0}
 	older := view.Newest + "?after=" + url.QueryEscape(next)
@@ -59,7 +61,7 @@ func (c *call) pager(path string, filters string, n int, next string, later int,
 }
 
 // later returns the number of items after a page, or -1 if it is unknown. rest is the number of
-// items counted there. If more items follow, next is not empty.
+// items counted after the page; a next that is not empty means that uncounted items follow.
 func later(rest int, next string) int {
 	if next != "" {
 		return -1

@@ -20,7 +20,7 @@ type receiver struct {
 	*httptest.Server
 	status atomic.Int64
 	body   atomic.Value
-	header atomic.Value // of the latest request
+	header atomic.Value // the header of the latest request
 }
 
 func newReceiver(t testing.TB) *receiver {

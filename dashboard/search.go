@@ -20,7 +20,7 @@ import (
 const (
 	maxSearched    = 1000 // items, newest first
 	maxFound       = 20
-	searchedPages  = 10 // of the audit log
+	searchedPages  = 10 // maximum number of pages of the audit log
 	searchedAtOnce = 100
 )
 
@@ -226,8 +226,8 @@ func (s *search) findWebhooks() error {
 	})
 }
 
-// findPast finds deleted keys and webhooks by their last name, and existing ones by an earlier name
-// or URL. It reports each object once, and none whose current name matches.
+// findPast finds deleted keys and webhooks by ID, last name and hint, and existing ones by an
+// earlier name or URL. It reports each object once, and none that the search has found already.
 func (s *search) findPast() error {
 	v := &s.view
 	found := make(map[string]bool)
@@ -279,7 +279,7 @@ func (s *search) findTypes() error {
 }
 
 // findEvent finds the deliveries of the event whose ID is the query, or the event itself if it has
-// none.
+// no deliveries.
 func (s *search) findEvent() error {
 	deliveries, err := s.webhooks.EventDeliveries(s.c.Context(), s.c.account, s.view.Query)
 	if err != nil {

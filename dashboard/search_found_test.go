@@ -29,8 +29,8 @@ func TestSearch_LongestQueryAndAnyScript_FindsMatches(t *testing.T) {
 	s.search(key.Name).leadsOn("api-keys/" + key.ID)
 }
 
-// A search for a current or former name of a key must find the key once, even if another key has
-// that name now, and even after the key is deleted.
+// A search for a current or former name of a key must find the key once. This holds even if the key
+// is deleted, or if another key has that name now.
 func TestSearch_EarlierName_FindsTheKey(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, _ := s.key(alice, "laptop of mia", time.Time{})
@@ -87,8 +87,8 @@ func TestSearch_Secret_IsInNoURL(t *testing.T) {
 	}
 }
 
-// The dashboard passes the requested address to the login page. It must remove secrets that a user
-// has typed or bookmarked.
+// The dashboard passes the requested address to the login page. It must first remove secrets that a
+// user has typed into the address or bookmarked.
 func TestSignIn_SecretInURL_IsNotInNext(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	_, token := s.key(alice, "a key", time.Time{})

@@ -169,7 +169,7 @@ func TestCrossOrigin(t *testing.T) {
 			got := s.do(s.formRequest(p.path, allFields(), from)).want(http.StatusForbidden).says("Another site sent this request.")
 			checkHeader(t, got)
 		}
-		r := s.formRequest(p.path, allFields(), "") // as an older browser sends it
+		r := s.formRequest(p.path, allFields(), "") // older browsers do not send Sec-Fetch-Site
 		r.Header.Set("Origin", "https://evil.example")
 		s.do(r).want(http.StatusForbidden)
 	}

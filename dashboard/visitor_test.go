@@ -54,7 +54,7 @@ func TestSignIn(t *testing.T) {
 			}
 			checkHeader(t, got)
 			if method == "GET" && strings.HasPrefix(test.asked, "/outer/") {
-				break // pages is wrapped again on each request, so send only one
+				break // each request wraps pages again, so send only one request
 			}
 		}
 		if !strings.HasPrefix(test.asked, "/outer/") {
@@ -112,10 +112,11 @@ func TestNew_InvalidURL_ReturnsError(t *testing.T) {
 	}
 }
 
-// changing matches buttons and links with which users change something.
+// changing matches the buttons and links of pages that change something.
 var changing = regexp.MustCompile(`<form method="post"|/(new|revoke|rotate|edit|delete|recover)"`)
 
-// Users who may only view must see no such buttons, and forms that they send must change nothing.
+// Users who may only view must see no buttons or links that change something, and forms that they
+// send must have no effect.
 func TestMay_ViewOnlyUser_CannotChange(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, token := s.key(alice, "a key", time.Time{})

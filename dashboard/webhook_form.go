@@ -112,7 +112,7 @@ func (p *pages) updateWebhook(c *call, webhook *webhooks.Webhook) (response, err
 		URL: &params.URL, Events: params.Events, Threshold: &params.Threshold, Resources: &params.Resources, If: unchanged(view.Version),
 		Headers: f.changes(webhook.Headers, params.Headers), Signatures: params.Signatures,
 	})
-	if rule, ok := errors.AsType[*apierr.ValidationError](err); ok { // too many headers together with those that stay
+	if rule, ok := errors.AsType[*apierr.ValidationError](err); ok { // too many headers, counting the webhook's other headers
 		f.Errors[rule.Field] = sentence(rule.Reason)
 		return p.webhookForm(view, http.StatusUnprocessableEntity), nil
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// fillHeaders fills in the plain headers of a webhook. The page never shows secret values.
+// fillHeaders fills in the headers of a webhook, except secret ones, whose values pages never show.
 func (f form) fillHeaders(headers []webhooks.Header) {
 	var lines []string
 	for _, h := range headers {

@@ -72,5 +72,5 @@ func (p *pages) pauseWebhook(c *call, webhook *webhooks.Webhook) (response, erro
 	return goTo("webhooks/"+webhook.ID, "hook-paused"), nil
 }
 
-// sends reports whether attempts to send events to the webhook may be made now.
+// sends reports whether the webhook may receive events now.
 func sends(w *webhooks.Webhook) bool { return w.Claimable() && w.PausedUntil.IsZero() }

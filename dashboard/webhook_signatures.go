@@ -10,7 +10,7 @@ import (
 
 // A signaturesView is the template data for how a webhook's requests are signed.
 type signaturesView struct {
-	V1         bool                // with the secret
+	V1         bool                // requests are signed with the secret
 	PublicKeys []signing.PublicKey // the current one first; empty if no key pair signs
 }
 
@@ -20,7 +20,7 @@ func viewSignatures(w *webhooks.Webhook) signaturesView {
 
 // fillSignatures selects the schemes of a webhook.
 func (f form) fillSignatures(schemes []signing.Scheme) {
-	var names []string // none stands for v1, the first choice
+	var names []string // an empty list selects v1, the first choice
 	for _, s := range schemes {
 		names = append(names, string(s))
 	}

@@ -24,10 +24,10 @@ type webhookView struct {
 	Paused    bool
 	State     string // a class in style.css
 	StateText string
-	Reason    []sentenceView    // why it is off, or when it will be turned off because attempts fail
-	Down      bool              // its receiver is down and gets one attempt at a time
-	Threshold string            // in SUI; empty: none
-	Headers   []webhooks.Header // which print without secret values
+	Reason    []sentenceView    // why the webhook is off, or when it will be turned off because attempts fail
+	Down      bool              // the receiver is down and gets one attempt at a time
+	Threshold string            // in the API's unit of balances; empty means the default threshold
+	Headers   []webhooks.Header // templates show no secret values
 	Created   *when
 	Version   string
 
@@ -119,8 +119,7 @@ func (p *pages) viewCurrent(c *call, w *webhooks.Webhook) (webhookView, webhooks
 	return view, stats, nil
 }
 
-// webhookVersion returns a version that changes whenever a field changes that the forms of a
-// webhook can change.
+// webhookVersion returns a hash of the fields that a webhook's forms can change.
 func webhookVersion(w *webhooks.Webhook) string {
 	sum := fields.Sum((*listed.Webhook)(w), fields.Created|fields.Tagged)
 	return version("webhook", w.ID, string(sum[:]))
@@ -259,8 +258,8 @@ type testView struct {
 
 func (p *pages) showWebhook(c *call) (response, error) { return p.webhookPage(c, nil) }
 
-// Limits of a webhook's page. The page first shows the latest failures of recent days, if there are
-// any, and then the latest other deliveries.
+// Limits of the lists on a webhook's page: first the latest failures of recent days, then the
+// latest other deliveries.
 const (
 	latest = 5
 	recent = 7 * 24 * time.Hour

@@ -109,8 +109,8 @@ func TestEditWebhook(t *testing.T) {
 	s.post(path+"/edit", again.form("url", "late")).want(http.StatusUnprocessableEntity).says("Must begin with https://.", "Select at least one event")
 }
 
-// The page must say that a webhook is on hold, and must let users release it if they may change it.
-// The form sets, changes and removes headers. No page shows a secret value, not even a refused form.
+// The form sets, changes and removes headers. No page shows a secret value, not even a refused
+// form.
 func TestWebhookHeaders(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	const secret, other = "h3ader-s3cret", "0ther-s3cret"
@@ -226,6 +226,7 @@ func TestPauseWebhook(t *testing.T) {
 	s.get("audit-log?target="+w.ID).says("Webhook paused", "paused until", "Webhook resumed")
 }
 
+// The pages must show that a webhook is on hold. Only its own account may release it.
 func TestReleaseWebhook(t *testing.T) {
 	store := memory.New()
 	s := newSite(t, storageapi.Config{Store: store})

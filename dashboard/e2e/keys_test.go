@@ -130,7 +130,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// All of this must also work without JavaScript, and values must still be shown only once.
+// Creating, rotating and revoking keys must also work without JavaScript, and values must still be
+// shown only once.
 func TestKeysWithoutScripts(t *testing.T) {
 	s := newSite(t)
 	w := s.open(t)

@@ -88,7 +88,8 @@ func (r *receiver) receive(w http.ResponseWriter, request *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// trust makes the receiver verify requests with these secrets, given as the pages show them.
+// trust makes the receiver verify requests with these secrets, in the form in which pages show
+// them.
 func (r *receiver) trust(t *testing.T, texts ...string) {
 	t.Helper()
 	var secrets []signing.Secret

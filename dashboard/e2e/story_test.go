@@ -20,7 +20,7 @@ type story struct {
 	dead    string           // ID of an event that failed
 }
 
-// What the receivers in the story respond.
+// The responses of the receivers in the story.
 const (
 	outage = `{"error":"upstream connect error or disconnect/reset before headers"}`
 	notes  = "<!doctype html>\n<h1>Internal Server Error</h1>\n<p>The database is not reachable.</p>"
@@ -67,7 +67,7 @@ func newStory(t *testing.T) *story {
 	s.clock(50 * time.Hour)
 	s.breakDown()
 	s.publish(alerts.FilesExpiring{Files: []alerts.ExpiringFile{{ID: "file_1", ExpiresAt: time.Now().Add(day)}}})
-	for hour := 23; hour >= 0; hour-- { // with more events in the daytime, and an outage
+	for hour := 23; hour >= 0; hour-- { // publish more events in the daytime, and simulate an outage
 		s.clock(time.Duration(hour)*time.Hour + time.Minute)
 		for i := range 3 + (hour*7)%6 {
 			s.receiver.answer(http.StatusOK, `{"received":true}`, time.Duration(4+(hour*5)%23+i)*time.Millisecond)

@@ -168,8 +168,8 @@ func TestResend(t *testing.T) {
 	}
 }
 
-// The page must update the progress of a recovery without a click. Without scripts it must do so as
-// well, but may be slower.
+// The page must update the progress of a recovery without a click. Without scripts, the page must
+// also update the progress, but may be slower.
 func TestRecovery(t *testing.T) {
 	for _, scripts := range []bool{true, false} {
 		t.Run(fmt.Sprintf("scripts=%v", scripts), func(t *testing.T) {
