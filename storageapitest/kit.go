@@ -191,7 +191,7 @@ func (k *Kit) WaitIdle() {
 	}
 }
 
-// pending describes the pending deliveries; empty if there are none.
+// pending returns a text that describes the pending deliveries, or "" if there are none.
 func (k *Kit) pending() string {
 	k.t.Helper()
 	ctx := context.WithoutCancel(k.t.Context()) // Cleanup functions may call WaitIdle

@@ -37,8 +37,8 @@ func TestScripts(t *testing.T) {
 	tests := []struct {
 		name    string
 		script  []storageapitest.Behavior
-		classes []webhooks.ErrorClass // of the attempts
-		status  []int                 // of the requests
+		classes []webhooks.ErrorClass // error classes of the attempts
+		status  []int                 // response statuses of the requests
 		state   webhooks.DeliveryState
 		after   time.Duration // minimum time until the last request
 	}{
@@ -102,7 +102,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestWholeSchedule runs all retries of the default schedule, which take 75 hours, with a seed.
+// TestWholeSchedule runs all retries of the default schedule, about 75 hours, with a fixed seed.
 func TestWholeSchedule(t *testing.T) {
 	run := func(seed uint64) (ids []string, at []time.Duration) {
 		storageapitest.Bubble(t, func(t *testing.T) {
