@@ -21,8 +21,7 @@
 // webhooks.Config.TraceContext is set, it has a link to the trace that published the event. It is
 // not a child of that trace, because attempts may be made days later and by other processes, and
 // the trace would stay open. A sampler decides about each attempt separately. A failed attempt has
-// status Error, error.type, and the URL of the receiver without its path, which may contain a
-// secret.
+// status Error and error.type. The URL of the receiver lacks its path, which may contain a secret.
 //
 // "publish", of kind producer, is a call of the store that stores events. It is a child of the
 // caller's span. Its name ends with the event type if all events have the same type.
@@ -59,9 +58,10 @@
 //
 // Metrics of the whole store are the same on all nodes that share it: take the maximum, not the sum.
 //
-// No attribute of a metric is an ID, an account or an address, so the number of series does not grow
-// with the number of customers. Therefore only spans have server.address and server.port, which the
-// conventions require, and a status that HTTP does not define counts as the x00 of its class.
+// No attribute of a metric is an ID, an account or an address, so the number of series does not
+// grow with the number of customers. Therefore only spans have server.address and server.port,
+// which the conventions require. A status that HTTP does not define is reported as the x00 of its
+// class.
 //
 // # Shutdown
 //

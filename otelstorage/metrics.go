@@ -26,7 +26,7 @@ type metrics struct {
 	outcomes        map[observe.Outcome][]metric.RecordOption // prepared, since every request needs one
 	delays          metric.Float64Histogram
 	publishedSize   metric.Int64Counter
-	publishedFor    metric.Int64Counter // deliveries
+	publishedFor    metric.Int64Counter // deliveries of published events
 	settledResults  metric.Int64Counter
 	settledStale    metric.Int64Counter
 	commits         metric.Float64Histogram
