@@ -33,7 +33,7 @@ type Collector struct {
 	changes             *prometheus.CounterVec // by action
 	lost                prometheus.Counter
 
-	counted []prometheus.Collector // all of the above
+	counted []prometheus.Collector // all collectors above
 	stats   atomic.Pointer[func(context.Context) (webhooks.Stats, error)]
 }
 
