@@ -115,8 +115,8 @@ func TestRelease(t *testing.T) {
 	b.fetch()
 }
 
-// A breaking change of the Go API must be reported, and must not be released as a version that
-// forbids it.
+// A breaking change of the Go API must be reported, and must not be released under a version number
+// that promises compatibility.
 func TestAPIDiff(t *testing.T) {
 	if !*builds {
 		t.Skip("takes a minute: go test ./release -release")
