@@ -1,6 +1,6 @@
-// Host is a complete service to copy. It mounts the API next to its own routes, with its own scopes
-// and event, the settings pages behind its login, metrics, the routes and commands for operators,
-// and a graceful shutdown.
+// Host is a complete service to copy. It has its own routes, scopes and event next to the API, the
+// settings pages behind a login, metrics, routes and commands for operators, and a graceful
+// shutdown.
 //
 //	PASSWORD=… go run ./examples/host   # http://127.0.0.1:8080; on http://127.0.0.1:8081 /metrics and the operations
 //	OPS=http://127.0.0.1:8081 go run ./examples/host keys list acct_1   # without a command: the list of commands

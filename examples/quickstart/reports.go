@@ -16,8 +16,8 @@ type reported struct {
 	do    func() error
 }
 
-// reports returns reports that cause each of the six events. Usage reports are for the period
-// with the given number.
+// reports returns reports that cause each of the six events. Reports of usage are for the period
+// that number identifies.
 func reports(ctx context.Context, reporter *alerts.AlertService, number int) []reported {
 	const sui, gib, day = 1_000_000_000, 1 << 30, 24 * time.Hour
 	period := fmt.Sprintf("period-%06d", number) // usually a month, such as "2026-11"

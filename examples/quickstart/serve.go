@@ -63,7 +63,7 @@ tries again.) Interrupt to stop.
 	}
 }
 
-// ended returns nil if the interrupt has caused err.
+// ended returns err, or nil if the interrupt caused err.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

@@ -12,7 +12,8 @@ import (
 // It wraps the whole router and answers preflight requests itself, because they have no API key and
 // the guard would refuse them.
 //
-// Every visitor of such a page can read its API key, so give the key few scopes and a short life.
+// Every visitor of such a page can read the API key in it, so give the key few scopes and a short
+// life.
 func CORS(root http.Handler, origins ...string) (http.Handler, error) {
 	middleware, err := cors.NewMiddleware(cors.Config{
 		Origins:         origins,

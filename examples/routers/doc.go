@@ -4,8 +4,8 @@
 //
 //	go test .   # sends the same requests through each router
 //
-// In all of them the API is mounted under its own prefix, without stripping it. The API also
-// receives all other requests under that prefix, so that it answers unknown paths and methods in
-// its own format. The guard puts the principal into the request's context. CORS middleware wraps
-// the whole router, so that preflight requests reach no route.
+// Each router mounts the API under the API's prefix, without stripping the prefix. The API also
+// receives all other requests under that prefix, and answers unknown paths and methods in its own
+// format. The guard puts the principal into the request's context. CORS middleware wraps the whole
+// router, so that preflight requests reach no route.
 package routers
