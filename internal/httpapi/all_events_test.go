@@ -15,7 +15,8 @@ import (
 const onAllEvents = `{"url":"https://example.com","events":["*"]}`
 
 // TestAllEvents_ScopesOfAllTypesAreRequired creates a webhook for all events and changes it, with
-// keys that lack a scope. Then the host declares another type, withdraws it, and hides all others.
+// keys that lack a scope. Then the host declares another type, withdraws it, and hides all other
+// types.
 func TestAllEvents_ScopesOfAllTypesAreRequired(t *testing.T) {
 	config := newClock().config()
 	config.Store = memory.New()
@@ -58,7 +59,7 @@ func TestAllEvents_ScopesOfAllTypesAreRequired(t *testing.T) {
 	if left.object()["eventScopes"] != nil {
 		t.Errorf("without *, it is %s", left.body)
 	}
-	h.do("PATCH", one, account, `{"url":"https://evil.example"}`).want(403, auth.CodeForbidden) // a file's event may be pending
+	h.do("PATCH", one, account, `{"url":"https://evil.example"}`).want(403, auth.CodeForbidden) // an event that requires files:read may be pending
 	wantScopes(h.do("PATCH", one, both, `{"events":["*"]}`).want(200, ""), "files:read", "account:read")
 
 	config.Scopes, config.Webhooks.Events = []scopes.Declaration{readTeams}, []webhooks.EventDeclaration{createdTeam}
@@ -84,7 +85,8 @@ func TestAllEvents_ScopesOfAllTypesAreRequired(t *testing.T) {
 		t.Error("an event is not sent after its scope was required")
 	}
 
-	// Without the declarations the webhook requires all scopes, as one for a withdrawn type does.
+	// Without the declarations, changing the webhook requires all scopes, as for a webhook with a
+	// withdrawn type.
 	h.do("PATCH", one, both, `{"active":false}`).want(403, auth.CodeForbidden)
 	h.do("PATCH", one, h.admin(alice), `{"active":true}`).want(200, "")
 	config.Scopes, config.Webhooks.Events, config.HideScopes = nil, nil, []scopes.Scope{scopes.FilesRead}

@@ -86,7 +86,7 @@ func (a *api) listAuditLog(c *call) (response, error) {
 		if err != nil {
 			return response{}, err
 		}
-		if !there { // hasMore must not reveal how many entries it has
+		if !there { // the field hasMore must not reveal that a hidden target has entries
 			return showList(nil, "", viewAuditEntry)
 		}
 	}

@@ -72,7 +72,7 @@ func TestAuditTrail_EveryChange_HasOneEntry(t *testing.T) {
 		names = append(names, fmt.Sprint(event["action"], " ", target["name"], " ", target["hint"] != nil, " by ", actor["name"], " ", actor["hint"] != nil, " ", event["turned"]))
 	}
 	slices.Reverse(names)
-	want = []string{ // names from before each change, except for creations
+	want = []string{ // the names of targets before each change; for creations, the new names
 		"key.created a key true by <nil> false <nil>", "key.created a true by a key true <nil>", "key.changed a true by a key true <nil>",
 		"key.rotated b true by a key true <nil>", "key.deleted b true by a key true <nil>", "webhook.created https://example.com false by a key true <nil>",
 		"webhook.changed https://example.com false by a key true off", "webhook.rotated https://example.com false by a key true <nil>",

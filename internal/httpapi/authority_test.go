@@ -219,7 +219,7 @@ func TestReplacedValue_OwnKey_CanOnlyBeDeleted(t *testing.T) {
 	h := serve(t, c.config())
 	for _, expires := range []time.Time{{}, c.Now().Add(time.Hour)} {
 		id, old := h.expiringKey(alice, expires, scopes.AccountRead)
-		fresh := h.do("POST", keysPath+"/"+id+"/rotate", old, "").want(200, "").text("key") // no rotation has replaced it yet
+		fresh := h.do("POST", keysPath+"/"+id+"/rotate", old, "").want(200, "").text("key") // old has not been replaced yet, so it may rotate its key
 		h.do("GET", keysPath, old, "").want(200, "")
 		h.do("POST", keysPath+"/"+id+"/rotate", old, "").want(403, "FORBIDDEN")
 		h.do("PATCH", keysPath+"/"+id, old, `{"name":"b"}`).want(403, "FORBIDDEN")
@@ -247,8 +247,8 @@ func TestReplacedValue_OtherKey_CannotTakeOver(t *testing.T) {
 	h.do("POST", keysPath+"/"+other+"/rotate", old, "").want(403, "FORBIDDEN")
 	h.do("DELETE", keysPath+"/"+other, old, "").want(403, "FORBIDDEN")
 
-	// Nor can the value manage a key that expires earlier, because the effects of that key, such as
-	// webhooks, would outlive the value.
+	// The value cannot manage a key that expires earlier, either, because the effects of that key,
+	// such as webhooks, could outlive the value.
 	short, shortToken := h.expiringKey(alice, expires.Add(-time.Minute), scopes.FilesRead)
 	h.do("POST", keysPath, old, until(expires.Add(-time.Millisecond))).want(403, "FORBIDDEN")
 	h.do("POST", keysPath+"/"+short+"/rotate", old, "").want(403, "FORBIDDEN")
@@ -257,8 +257,8 @@ func TestReplacedValue_OtherKey_CannotTakeOver(t *testing.T) {
 	h.do("GET", keysPath, shortToken, "").want(403, "FORBIDDEN") // the key still works
 }
 
-// Nobody with a replaced value may leave behind a webhook that keeps sending them data of the
-// account.
+// A caller with a replaced value must not create a webhook, which would keep sending the account's
+// data after the value has expired.
 func TestReplacedValue_Webhooks_AreForbidden(t *testing.T) {
 	h := serve(t, newClock().config())
 	id, old := h.key(alice, scopes.AccountRead)
@@ -302,7 +302,7 @@ func TestAuthorize(t *testing.T) {
 	const newKey = `{"name":"a","scopes":["files:write"],"expiresAt":"2026-02-01T00:00:00.0009Z"}`
 	const newWebhook = `{"url":"https://example.com","events":["balance.low","bandwidth.limit_reached"]}`
 
-	refuse = func(auth.Access) error { return nil } // allows even what LeastPrivilege would refuse
+	refuse = func(auth.Access) error { return nil } // allows actions that LeastPrivilege would refuse
 	hook := h.do("POST", webhooksPath, token, newWebhook).want(201, "").text("id")
 	account := scopes.Of(scopes.AccountRead)
 	tests := []struct {

@@ -102,7 +102,7 @@ func (a *api) mayChangeKey(c *call) apikeys.Condition {
 		if err := a.permitNow(c, target(&before)); err != nil || !apikeys.Extends(before, after) {
 			return err
 		}
-		if err := a.recheck(c); err != nil { // the caller may have been changed since its body arrived
+		if err := a.recheck(c); err != nil { // the caller's key may have changed since the body arrived
 			return err
 		}
 		return a.permitTo(c, auth.CreateKey, target(&after))

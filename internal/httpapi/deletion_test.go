@@ -34,7 +34,7 @@ func TestDeletionIsImmediate(t *testing.T) {
 				used := sync.OnceFunc(busy.Done)
 				defer used()
 				for refused := 0; refused < afterwards; {
-					dead := deleted.Load() // before the request
+					dead := deleted.Load() // read before the request is sent
 					got := h.do("GET", "/v2/environments", token, "")
 					switch {
 					case got.status == 401 && dead:
@@ -81,7 +81,7 @@ func TestDelete_KeyDiesWhileTheTargetIsRead_IsRefused(t *testing.T) {
 				if method != c.reads || died {
 					return nil
 				}
-				died = true // die calls the store, which calls this function again
+				died = true // set first, because die calls the store, which calls this function again
 				return die(id)
 			}
 			got := h.do("DELETE", c.path, token, "")

@@ -35,8 +35,8 @@ var errPrecondition = errors.New("precondition failed")
 // invalid returns the validation error for an invalid part of a request.
 func invalid(field, reason string) error { return input.Invalid(field, reason) }
 
-// alsoInvalid adds the validation errors in err to wrong, which is the result of [call.bind]. If
-// wrong is nil, it returns err.
+// alsoInvalid joins the validation errors in err with wrong, the result of [call.bind]. It ignores
+// other errors in err unless wrong is nil.
 func alsoInvalid(wrong, err error) error {
 	switch {
 	case wrong == nil:
@@ -166,7 +166,7 @@ func (c *call) resource() string {
 	return "webhook"
 }
 
-// limit returns the message for a reached limit of keys or webhooks, or "" if err is another error.
+// limit returns the message for an [apierr.LimitError], or "" if err is another error.
 func limit(err error) string {
 	full, ok := errors.AsType[*apierr.LimitError](err)
 	switch {

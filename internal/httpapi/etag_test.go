@@ -86,7 +86,7 @@ func FuzzIfMatch(f *testing.F) {
 			}
 			return
 		}
-		for _, tag := range parsed.tags { // each tag must be a valid If-Match that holds for itself
+		for _, tag := range parsed.tags { // each tag alone must be a valid If-Match and match itself
 			again, err := parseIfMatch(tag)
 			if err != nil || len(again.tags) != 1 || again.tags[0] != tag || parsed.check(tag) != nil {
 				t.Errorf("%q has the tag %q, which is %v, %v", header, tag, again, err)
@@ -111,8 +111,8 @@ func TestETag(t *testing.T) {
 	}
 }
 
-// A webhook's tag changes with its secrets, but does not depend on them: whoever has the tag must not
-// be able to test guesses of a secret.
+// A webhook's tag changes when a secret changes, but is not computed from it: a client must not be
+// able to test guesses of a secret against the tag.
 func TestETag_WebhookSecrets_AreCountedOnly(t *testing.T) {
 	tag := func(secret signing.Secret, value string, version uint64) string {
 		return etag(&listed.Webhook{Secret: secret, Headers: []driver.Header{{Name: "X-Token", Value: value, Secret: true}}, SecretsVersion: version})

@@ -31,7 +31,7 @@ func (a *api) viewEvent(e webhooks.StoredEvent) eventView {
 	return eventView{e.ID, e.Type, e.Resource, timestamp(e.Timestamp), timestamp(e.PublishedAt), e.HasBody, timestamp(a.webhooks.BodyKeptUntil(e.PublishedAt)), nil}
 }
 
-// maxBodies is the total size of the bodies in a list of events, give or take one body.
+// maxBodies is the total size in bytes after which a list of events omits further bodies.
 const maxBodies = 4 << 20
 
 // listEvents lists the events that the caller may read. With since, every page has a cursor, so

@@ -204,7 +204,7 @@ func TestEventList(t *testing.T) {
 	h := serve(t, storageapi.Config{})
 	admin := h.admin(alice)
 	for i, data := range eventsOfAllTypes {
-		id := fmt.Sprint("evt_", 9-i) // not in the order of their IDs
+		id := fmt.Sprint("evt_", 9-i) // IDs descend, so that the list's order differs from the order of IDs
 		if err := h.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: id, Account: alice, Data: data, Timestamp: time.Unix(int64(i), 0)}); err != nil {
 			t.Fatal(err)
 		}
@@ -354,7 +354,7 @@ func TestEvents_HostsPolicy_IsAskedOncePerScopeSet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff([]string{"evt_0"}, h.do("GET", eventsPath, token, "").want(200, "").ids("id")); diff != "" || asked != 4 { // without a target, and for files:read, account:read and all scopes
+	if diff := cmp.Diff([]string{"evt_0"}, h.do("GET", eventsPath, token, "").want(200, "").ids("id")); diff != "" || asked != 4 { // once without a target, and once each for files:read, account:read and all scopes
 		t.Errorf("asked %d times (-want +got):\n%s", asked, diff)
 	}
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// An explanation requires the authority to read the webhook and the event. What is in another account
-// looks like what never existed. Limited keys are tested with all other routes.
+// An explanation requires the authority to read the webhook and the event. Objects of another
+// account must look as if they never existed. For keys limited to resources, see
+// TestLimitedKey_EveryRoute_SeesNothingElse.
 func TestExplanation_Authority(t *testing.T) {
 	h := serve(t, storageapi.Config{})
 	admin, other := h.admin(alice), h.admin(bob)

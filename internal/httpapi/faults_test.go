@@ -23,7 +23,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A step is a request, and a store method that the API calls for it.
+// A step is a request and one of the store methods that the API calls to answer it.
 type step struct{ store, method, path, body, pattern string }
 
 // someEvent is the ID of an event that is published before the steps.

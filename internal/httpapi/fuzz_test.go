@@ -26,7 +26,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// checkRefusal checks that err is answered with 400 and that its text is fit for a client.
+// checkRefusal checks that err is answered with 400, and that its text is safe to show to clients.
 func checkRefusal(t *testing.T, err error) {
 	t.Helper()
 	if len(input.InvalidFields(err)) == 0 {
@@ -117,8 +117,8 @@ func FuzzKeyBody(f *testing.F) {
 	})
 }
 
-// An accepted change of a key must have exactly the fields that were sent, and its result must be valid
-// for a new key.
+// An accepted change of a key must have exactly the fields that were sent, and its result must be
+// valid for a new key.
 func FuzzKeyUpdateBody(f *testing.F) {
 	addBodies(f, keyPatch(new(apikeys.UpdateParams)),
 		`{}`, `{"name":"b","enabled":false,"expiresAt":"2027-01-01","labels":{"team":"a","old":null}}`, `{"expiresAt":null,"labels":{}}`,

@@ -24,7 +24,8 @@ import (
 // anyWebhook has a receiver that does not exist.
 var anyWebhook = webhooks.CreateParams{URL: "https://receiver.invalid", Events: alerts.EventTypes()}
 
-// A held request is one of which only the header and the first byte of the body have been sent.
+// A held is a request whose header and first body byte have been sent; the rest of the body follows
+// later.
 type held struct {
 	*host
 	method string

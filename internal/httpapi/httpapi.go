@@ -108,7 +108,8 @@ func New(config Config) (http.Handler, error) {
 	if a.router, err = newRouter(under(config.Prefix, a.routes())); err != nil {
 		return nil, err
 	}
-	// Other requests are answered quickly, and a key that deletes itself must still get the response.
+	// Requests that do not wait for events outlive their key: they are short, and a key that
+	// deletes itself must still get the response.
 	others := config.Auth.Handler(a, auth.OutlivesKey(), auth.AnyResource(), auth.RoutePattern(a.router.pattern))
 	waiting := config.Auth.Handler(a, auth.AnyResource(), auth.RoutePattern(a.router.pattern))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

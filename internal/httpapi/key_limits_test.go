@@ -56,7 +56,8 @@ func TestCreateKey_Limits_AreChecked(t *testing.T) {
 	h.do("POST", keysPath, token, `{"name":"k","scopes":["files:read"]}`).want(401, "UNAUTHORIZED") // from an unknown address
 }
 
-// The routes of the API record the scopes that they require, and refusals without IDs.
+// The routes of the API record which scopes a key has used, and refused requests by pattern,
+// without the IDs in the path.
 func TestAPI_RecordsScopesAndRefusals(t *testing.T) {
 	h := serve(t, newClock().config())
 	id, token := h.key(alice, scopes.AccountRead, scopes.FilesRead, scopes.FilesWrite, scopes.SecretsRead)

@@ -107,7 +107,7 @@ func TestExtension_RequiresAuthorityToCreate(t *testing.T) {
 		h.do("PATCH", path, admin, `{"enabled":true,"expiresAt":null}`).want(200, "")
 	}
 
-	// Scopes count as well: a key with fewer scopes cannot enable another.
+	// A key cannot enable another key that has scopes which it lacks.
 	id, _ := h.key(alice, scopes.FilesRead, scopes.FilesWrite)
 	h.do("PATCH", keysPath+"/"+id, admin, `{"enabled":false}`).want(200, "")
 	_, reader := h.key(alice, scopes.FilesRead)
@@ -196,10 +196,10 @@ func TestMaxLifetime_IsShownAndEnforced(t *testing.T) {
 			t.Errorf("%s: %s", request[0], got.body)
 		}
 	}
-	h.do("POST", keysPath, token, `{"name":"a","scopes":["files:read"]}`).want(201, "") // as long as the caller
+	h.do("POST", keysPath, token, `{"name":"a","scopes":["files:read"]}`).want(201, "") // expires at the same time as the caller
 	c.Add(time.Second)
 	h.do("POST", keysPath, token, `{"name":"a","scopes":["files:read"]}`).want(403, "FORBIDDEN")
-	// A rotation of itself does not let a key live longer.
+	// A key that rotates itself does not live longer.
 	fresh := h.do("POST", path+"/rotate", token, "").want(200, "")
 	if fresh.object()["expiresAt"] != "2026-03-02T12:00:00.000Z" {
 		t.Errorf("rotated: %s", fresh.body)
@@ -209,7 +209,8 @@ func TestMaxLifetime_IsShownAndEnforced(t *testing.T) {
 	h.do("GET", keysPath+"/self", fresh.text("key"), "").want(401, "UNAUTHORIZED")
 }
 
-// A key whose expiry is shortened while its own change is under way cannot undo that.
+// If a key's expiry is shortened while the key changes itself, the change must not restore the old
+// expiry.
 func TestExtension_CallerShortenedMeanwhile_IsForbidden(t *testing.T) {
 	c := newClock()
 	config := c.config()

@@ -13,8 +13,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// A keyView is an API key in the response to its creation (docs/spec.md, section 2.1). Only that
-// response contains the value.
+// A keyView is an API key with its value, in the response to its creation (docs/spec.md, section
+// 2.1).
 type keyView struct {
 	ID        string     `json:"id"`
 	Key       string     `json:"key,omitempty"`
@@ -27,13 +27,13 @@ type keyView struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// A keyReadView is an API key in all other responses. Only the response to a rotation contains
-// the value.
+// A keyReadView is an API key in all responses except to its creation. It has the value only in the
+// response to a rotation.
 type keyReadView struct {
 	keyView
 	Enabled bool `json:"enabled"`
 
-	Labels        map[string]string `json:"labels"` // also if there are none
+	Labels        map[string]string `json:"labels"` // present even if the key has no labels
 	Hint          *string           `json:"hint"`
 	CreatedBy     *creatorView      `json:"createdBy"`
 	LastUsedAt    timestamp         `json:"lastUsedAt"`
@@ -42,7 +42,7 @@ type keyReadView struct {
 	limitsView
 }
 
-// A limitsView has the limits of a key, and what the key was used for.
+// A limitsView has the limits of a key, and the scopes and networks that it has used.
 type limitsView struct {
 	AllowedNetworks []string             `json:"allowedNetworks,omitempty"`
 	RateLimit       uint64               `json:"rateLimit,omitempty"`
@@ -131,7 +131,7 @@ func (a *api) readKey(c *call) (apikeys.Key, error) {
 
 // A refusalView describes a refused request.
 type refusalView struct {
-	At timestamp `json:"at"` // instead of the time in the RefusedRequest
+	At timestamp `json:"at"` // replaces RefusedRequest.At in the JSON
 	auth.RefusedRequest
 }
 

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 
 // TestCloseDuringPublish closes a Handler while events are published and delivered. Each Publish
 // must succeed or report that the file is closed. A new Handler for the file must deliver all
-// acknowledged events, and no goroutine may stay behind.
+// acknowledged events, and no goroutine may be left running.
 func TestCloseDuringPublish(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	r := newReceiver(t)

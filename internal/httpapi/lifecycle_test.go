@@ -108,7 +108,7 @@ func TestRunAndClose(t *testing.T) {
 		first := run(ctx, api)
 		cancel()
 		want(t, first, nil)
-		second := run(t.Context(), api) // a second Run is allowed
+		second := run(t.Context(), api) // Run may be called again after it has returned
 		if err := api.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -41,7 +41,7 @@ func TestIdempotencyKeys_LimitedKeyUsesUpItsShare_OthersCreate(t *testing.T) {
 		create(admin).want(201, "")
 	}
 	create(admin).want(429, "RATE_LIMIT_EXCEEDED")
-	for i := range 80 { // as the dashboard does
+	for i := range 80 { // creates keys in Go, as the dashboard does
 		key, _, err := h.api.Keys.Create(t.Context(), alice, apikeys.CreateParams{Name: "a", Scopes: scopes.Of(scopes.FilesRead), IdempotencyKey: fmt.Sprint("form-", i)})
 		if err != nil {
 			t.Fatalf("creation %d by the host: %v, want none", i, err)

@@ -15,7 +15,7 @@ import (
 const (
 	defaultLimit  = 20
 	maxLimit      = 100
-	maxParameters = 200 // per query; more than there are repeatable event types, scopes or actions
+	maxParameters = 200 // per query; allows a filter to list all event types, scopes or actions
 )
 
 // A listView is a page of a list. NextCursor is null at the end of the list.

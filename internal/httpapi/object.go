@@ -22,7 +22,8 @@ type field struct {
 }
 
 // A value is the type of a field: a string, an array of strings, an object of strings and nulls, a
-// boolean, or a whole number. JSON may write the number as 1.0 or 1e0. Numbers beyond ±maxWhole are reduced to that limit.
+// boolean, or a whole number. JSON may write the number as 1.0 or 1e0. Numbers beyond ±maxWhole are
+// reduced to that limit.
 type value interface {
 	string | []string | map[string]*string | int64 | bool
 }
@@ -184,7 +185,7 @@ func parseJSON[J value](name string, raw json.RawMessage) (J, error) {
 	switch target := any(&value).(type) {
 	case *int64:
 		number, err := strconv.ParseFloat(string(raw), 64)
-		if err != nil && !errors.Is(err, strconv.ErrRange) { // number is infinite then, and is limited below
+		if err != nil && !errors.Is(err, strconv.ErrRange) { // then number is infinite, and is reduced to ±maxWhole below
 			return value, invalid(name, "must be a whole number, not "+kind(raw))
 		}
 		if number != math.Trunc(number) {

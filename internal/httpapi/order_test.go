@@ -185,8 +185,8 @@ func TestSize(t *testing.T) {
 	h.do("POST", keysPath, admin, body(64<<10+1), chunked).want(413, "PAYLOAD_TOO_LARGE")
 	h.do("POST", keysPath, admin, body(10<<20), chunked).want(413, "PAYLOAD_TOO_LARGE")
 
-	// The API must not wait for a body whose declared size is too large. (net/http itself reads up
-	// to 256 KiB of it to keep the connection.)
+	// The API must not wait for a body whose declared size is too large. (net/http itself may read
+	// up to 256 KiB of such a body to keep the connection.)
 	headers := []string{"POST " + keysPath + " HTTP/1.1", "Host: x", "Api-Key: " + admin, "Content-Type: application/json"}
 	h.raw(append(headers, "Content-Length: 1000000", "", "")...).want(413, "PAYLOAD_TOO_LARGE")
 	h.raw(append(headers, "Content-Length: 65537", "Expect: 100-continue", "", "")...).want(413, "PAYLOAD_TOO_LARGE")

@@ -21,8 +21,8 @@ func (teamCreated) EventType() webhooks.EventType { return "teams.created" }
 
 var createdTeam = webhooks.EventDeclaration{Type: "teams.created", Description: "Team created", Scope: teamsRead, Example: teamCreated{"team_1"}}
 
-// TestOwnEvents declares an event type, withdraws it while a webhook is subscribed to it and an
-// event is pending, and declares it again.
+// TestOwnEvents declares an event type, withdraws it, and declares it again. During the withdrawal,
+// a webhook is subscribed to the type, and an event is pending.
 func TestOwnEvents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	r := newReceiver(t)

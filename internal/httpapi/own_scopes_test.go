@@ -50,7 +50,8 @@ func serveTeams(t *testing.T, path string, declared ...scopes.Declaration) (h *h
 	}
 }
 
-// TestOwnScopes declares a scope, withdraws it, and declares it again at another place in the list.
+// TestOwnScopes declares a scope, withdraws it, and declares it again at another position in the
+// list.
 func TestOwnScopes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	h, end := serveTeams(t, path, readTeams, writeTeams)

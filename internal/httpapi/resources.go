@@ -10,7 +10,8 @@ import (
 )
 
 // For a caller that is limited to resources, keys, webhooks and events outside them do not exist.
-// The functions in this file decide that for single objects; lists pass the limit to the services.
+// The functions in this file enforce this for single objects; for lists, the services enforce the
+// limit.
 
 // sees returns [apierr.ErrNotFound] unless a key or webhook with these resources exists for the
 // caller.
@@ -72,7 +73,8 @@ func (a *api) hidesActor(c *call, actor audit.Actor) (bool, error) {
 	return !there, err
 }
 
-// hideCreator hides who created the key if that is a key that does not exist for the caller.
+// hideCreator removes the creator from key if the creator is a key that does not exist for the
+// caller.
 func (a *api) hideCreator(c *call, key *apikeys.Key) error {
 	hides, err := a.hidesActor(c, key.CreatedBy)
 	if hides {
@@ -81,8 +83,8 @@ func (a *api) hideCreator(c *call, key *apikeys.Key) error {
 	return err
 }
 
-// seenEntries returns the audit entries whose targets exist for the caller. It hides who acted if
-// that is a key that does not exist for the caller.
+// seenEntries returns the audit entries whose targets exist for the caller. It removes the actor of
+// an entry if the actor is a key that does not exist for the caller.
 func (a *api) seenEntries(c *call, entries []audit.Entry) (seen []audit.Entry, err error) {
 	for _, n := range entries {
 		there, err := a.seesTarget(c, n.Target)

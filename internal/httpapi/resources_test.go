@@ -37,7 +37,7 @@ func (h *host) limitedKey(name string, resources ...string) (id, token string) {
 // the resource "a" has "theirs" in its name, URL or ID.
 type household struct {
 	*host
-	admin, caller     string // values: of a key without a limit, and of one limited to a
+	admin, caller     string // the values of a key without a limit, and of a key limited to a
 	self, child       string // keys limited to a
 	keys              []string
 	own, narrowed     string // webhooks limited to a; narrowed had no limit until all events were published
@@ -77,7 +77,7 @@ func newHousehold(t *testing.T) *household {
 	return house
 }
 
-// use matches what was recorded about uses of keys.
+// use matches the JSON members that record uses of a key.
 var use = regexp.MustCompile(`"lastUsedAt":[^,]*,|,"(lastUsedFrom":"[^"]*"|(scopesUsed|networksUsed)":\[[^]]*\])`)
 
 // state returns all that an administrator sees, to detect changes.
@@ -142,7 +142,7 @@ func TestLimitedKey_EveryRoute_SeesNothingElse(t *testing.T) {
 				create = newWebhook
 			}
 			if method == "GET" {
-				break // below
+				break // GET is tested at the end
 			}
 			for resources, required := range map[string][]string{"": nil, `,"resources":null`: nil, `,"resources":["b"]`: {"b"}, `,"resources":["b","a","c"]`: {"b", "c"}} {
 				got := check(method, pattern, fmt.Sprintf(create, resources), 403)
@@ -160,7 +160,7 @@ func TestLimitedKey_EveryRoute_SeesNothingElse(t *testing.T) {
 				if got := check(method, pattern, "", 200); !strings.Contains(got.body, `"resources":["a"]`) {
 					t.Errorf("%s: got %s", route, got.body)
 				}
-			} // DELETE changes only the caller
+			} // DELETE, which revokes the caller, is tested elsewhere
 		case "/v2/api-keys/{id}":
 			under(h.keys, map[string]string{"PATCH": `{"name":"stolen"}`}[method])
 		case "/v2/api-keys/{id}/rotate", "/v2/api-keys/{id}/refusals":
@@ -219,7 +219,8 @@ func (h *household) entriesOf(targets ...string) (ids []string) {
 	return ids
 }
 
-// Neither the cursors nor the number of pages of a list reveal what is hidden from a limited key.
+// Neither the cursors nor the number of pages of a list reveal objects that a limited key does not
+// see.
 func TestLimitedKey_ListInPages_RevealsNothingElse(t *testing.T) {
 	h := newHousehold(t)
 	for path, want := range map[string][]string{
@@ -278,8 +279,8 @@ func TestLimitedKey_KeyCreatedByHiddenKey_HidesCreator(t *testing.T) {
 	}
 }
 
-// Whether an event type that is no longer declared is valid in a change depends on the webhook, and
-// so must not be checked for a webhook that the caller does not see.
+// An event type that is no longer declared is valid only in changes of a webhook that has it. So
+// types must not be checked for a webhook that the caller does not see.
 func TestLimitedKey_ChangesHiddenWebhook_IsNotFoundWhateverTheBody(t *testing.T) {
 	h := newHousehold(t)
 	for _, id := range []string{h.hooks[0], "wh_" + someULID} {
@@ -322,8 +323,8 @@ func TestLimitedKey_OwnResources_WorksAsUsual(t *testing.T) {
 	h.do("DELETE", keysPath+"/self", h.caller, "").want(204, "")
 }
 
-// A repeated creation with the same Idempotency-Key must not show a limited key what another key
-// has created, and other resources are other parameters.
+// If a limited key repeats another key's creation with the same Idempotency-Key, the response must
+// not show the object. Creations that differ in resources have different parameters.
 func TestLimitedKey_RepeatedCreation_IsRefused(t *testing.T) {
 	h := newHousehold(t)
 	once := func(r *http.Request) { r.Header.Set("Idempotency-Key", "once") }

@@ -75,7 +75,7 @@ func TestRoutes(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("routes (-want +got):\n%s", diff)
 	}
-	for _, r := range new(api).routes() { // all other methods must read a body, because this verifies the key again
+	for _, r := range new(api).routes() { // methods other than GET and DELETE must read a body, because the key is verified again after the body
 		if takes, reads := r.body != noBody, r.method == "GET" || r.method == "DELETE"; takes == reads {
 			t.Errorf("%s %s takes a body: %v", r.method, r.pattern, takes)
 		}

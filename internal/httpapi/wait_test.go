@@ -22,7 +22,8 @@ import (
 
 const waitPath = eventsPath + "?since=1970-01-01&wait=20"
 
-// A waitHost is a host in a bubble, whose clock jumps to the next event.
+// A waitHost is a host in a testing/synctest bubble, whose clock advances to the next timer when
+// all goroutines wait.
 type waitHost struct {
 	*host
 	server *http.Server

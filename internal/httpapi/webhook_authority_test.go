@@ -81,7 +81,8 @@ func TestAuthorityOverPastEvents(t *testing.T) {
 	h.do("DELETE", one, account, "").want(204, "")
 }
 
-// Meanwhile the webhook has subscribed to events that the caller may not read.
+// Between the creation and its repetition, the webhook has subscribed to events that the caller may
+// not read.
 func TestCreateWebhook_RepeatedAfterEventsChanged_IsRefused(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)

@@ -3,7 +3,7 @@ package httpapi
 import "github.com/storageapi/storageapi/webhooks"
 
 func (a *api) updateWebhook(c *call) (response, error) {
-	if err := a.seesWebhook(c, c.webhookID()); err != nil { // which events are valid depends on the webhook
+	if err := a.seesWebhook(c, c.webhookID()); err != nil { // the webhook's current events decide which events are valid, so hide it first
 		return response{}, err
 	}
 	var params webhooks.UpdateParams

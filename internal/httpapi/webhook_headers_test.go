@@ -55,8 +55,8 @@ func TestWebhookHeaders(t *testing.T) {
 	h.do("POST", webhooksPath, admin, `{"url":"https://example.com","events":["balance.low"],"headers":{"X-A":null}}`).want(400, "VALIDATION_ERROR")
 }
 
-// The ETag of a webhook changes with the value of a secret header, so that nobody overwrites a change
-// without having seen it.
+// The ETag of a webhook changes with the value of a secret header, so that a client with an older
+// ETag cannot overwrite the change.
 func TestWebhookHeaders_SecretValueChanges_ChangesETag(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)
@@ -69,7 +69,7 @@ func TestWebhookHeaders_SecretValueChanges_ChangesETag(t *testing.T) {
 		{`{"headers":{"X-Token":{"value":"guessable","secret":true}}}`, true},
 		{`{"headers":{"X-Token":{"value":"guessable","secret":true}}}`, false},
 		{`{"headers":{"X-Token":{"value":"different","secret":true}}}`, true},
-		{`{"headers":{"X-Token":{"value":"guessable","secret":true}}}`, true}, // not the tag of the same value before
+		{`{"headers":{"X-Token":{"value":"guessable","secret":true}}}`, true}, // a new tag, although the header had this value before
 		{`{"headers":{"X-Token":null}}`, true},
 	} {
 		tag := h.do("PATCH", one, admin, change.body).want(200, "").header.Get("ETag")

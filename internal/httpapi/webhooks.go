@@ -38,12 +38,12 @@ type webhookMadeView struct {
 	Threshold *alerts.Amount `json:"balanceThreshold,omitempty"`
 }
 
-// A webhookReadView is a webhook in all other responses.
+// A webhookReadView is a webhook in all responses except to its creation.
 type webhookReadView struct {
 	webhookView
 	Held                    bool                `json:"held,omitempty"`
 	Paused                  bool                `json:"paused,omitempty"`
-	PausedUntil             timestamp           `json:"pausedUntil,omitzero"`      // absent without an end
+	PausedUntil             timestamp           `json:"pausedUntil,omitzero"`      // absent if the pause has no end
 	Threshold               any                 `json:"balanceThreshold,omitzero"` // a *alerts.Amount; absent if balance.low is hidden
 	OffReason               *webhooks.OffReason `json:"offReason"`
 	FailingSince            timestamp           `json:"failingSince"`
