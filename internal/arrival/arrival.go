@@ -15,8 +15,8 @@ const Timeout = 30 * time.Second
 // [http.ErrNotSupported] if w has no read deadline, for example because a middleware has wrapped it
 // without an Unwrap method.
 //
-// Call [Lift] only after the whole body was read. Otherwise the server reads the rest of the body
-// itself, and the limit must apply to that, too.
+// Call [Lift] only after the whole body was read. If part of the body is unread, the server itself
+// reads the rest, to which the limit must also apply.
 func Limit(w http.ResponseWriter, r *http.Request, within time.Duration) error {
 	if r.ContentLength == 0 {
 		return nil

@@ -91,8 +91,8 @@ func (c *Clock) Mark() Mark {
 	return Mark{Wall: wall, Steady: wall.Add(c.steady), Sure: wall.Add(-c.doubt)}
 }
 
-// Doubt returns how much of the elapsed time a clock jump may have added. It counts jumps ahead of
-// less than a day ago, and possible jumps while no process watched the clock.
+// Doubt returns how much of the elapsed time a clock jump may have added. It counts forward jumps
+// of the last day, and possible jumps while no process watched the clock.
 func (c *Clock) Doubt() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -59,7 +59,7 @@ func TestClock_SystemClockIsSet_DoubtsJumpsAheadAndStaysSteady(t *testing.T) {
 // A later process continues from a mark. The system's clock may have been set meanwhile.
 func TestResume_ClockWasSetOrTimePassed_ContinuesSteadilyWithDoubt(t *testing.T) {
 	for name, test := range map[string]struct {
-		ahead  time.Duration // before the mark
+		ahead  time.Duration // how far the system's clock was set ahead before the mark
 		gone   time.Duration // time that the system's clock shows as passed since the mark
 		steady time.Duration // expected time passed on the steady clock
 		doubt  time.Duration

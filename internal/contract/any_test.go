@@ -8,8 +8,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// testAny provokes the responses that all operations share, and those that all operations with a
-// body share.
+// testAny provokes the responses common to all operations, and the responses common to all
+// operations with a body.
 func (h *host) testAny(t *testing.T) {
 	_, weak := h.key("weak", scopes.Of(scopes.EnvironmentsRead))
 	for _, op := range h.operations {
@@ -21,7 +21,7 @@ func (h *host) testAny(t *testing.T) {
 		}
 		if op.Operation.Responses.Status(http.StatusForbidden) == nil {
 			value, want := weak, http.StatusOK
-			if op.Method == http.MethodDelete { // each request revokes the value that it carries
+			if op.Method == http.MethodDelete { // the request revokes the value that it carries, so use a new key
 				_, value = h.key("spent", scopes.Of(scopes.EnvironmentsRead))
 				want = http.StatusNoContent
 			}

@@ -25,7 +25,7 @@ func pick[T any](g *generator, list []T) T { return list[g.IntN(len(list))] }
 func (g *generator) value(ref *openapi3.SchemaRef) any {
 	name := path.Base(ref.Ref)
 	if pool := g.pools[name]; len(pool) > 0 && (name == "WebhookURL" || g.chance(80)) {
-		return pick(g, pool) // always for URLs: a made-up one might reach a real server
+		return pick(g, pool) // always for URLs: a random URL might reach a real server
 	}
 	s := ref.Value
 	switch {

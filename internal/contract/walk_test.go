@@ -162,7 +162,7 @@ func (w *walker) call() (c call, sure bool) {
 			}
 			c.ids[parameter.Name] = text
 			c.path = strings.ReplaceAll(c.path, "{"+parameter.Name+"}", strings.ReplaceAll(url.QueryEscape(text), "+", "%20"))
-		case w.chance(40), parameter.Name == "wait": // the walk would take too long
+		case w.chance(40), parameter.Name == "wait": // requests with wait would make the walk too long
 		case parameter.In == openapi3.ParameterInHeader:
 			if text := fmt.Sprint(value); strings.Trim(text, visible) == "" && text != "" {
 				c.header.Set(parameter.Name, text)

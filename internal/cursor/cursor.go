@@ -31,7 +31,7 @@ func (k Key) Encode(n uint64) string {
 }
 
 // Decode returns the position of a cursor. It reports false if the cursor was not encoded with this
-// key. One in four billion such strings of the right form is accepted nevertheless.
+// key, except for one in four billion strings that have the form of a cursor.
 func (k Key) Decode(text string) (n uint64, ok bool) {
 	block, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(block) != aes.BlockSize {

@@ -5,7 +5,7 @@ package heap
 import "slices"
 
 // An Item is an element of a heap. The heap calls Moved with the item's new place, or [Nowhere]
-// after its removal. Moved may do nothing if the item is never fixed or removed by its place.
+// after its removal. Moved may do nothing if Fix and Remove are never called for the item.
 type Item[T any] interface {
 	Before(other T) bool
 	Moved(place int)

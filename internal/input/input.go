@@ -107,10 +107,10 @@ func LimitedCount(maxCount int) int {
 }
 
 // MaxIdempotencyKeys returns the maximum number of idempotency keys that an account may have in
-// use. maxCount is the limit on its resources; 0 means no limit. API keys may use ten times
-// maxCount, because an account can delete resources and create new ones; limited API keys may use
-// half of that. The host, including its dashboard, may use twice as many as API keys, so that no
-// API key can use up the host's share.
+// use. maxCount is the limit on its resources. If maxCount is negative, the result is 0, which
+// means no limit. API keys may use ten times maxCount, because an account can delete resources and
+// create new ones; limited API keys may use half of that. The host, including its dashboard, may
+// use twice as many as API keys, so that no API key can use up the host's share.
 func MaxIdempotencyKeys(maxCount int, host, limited bool) int {
 	all := min(max(maxCount, 0), math.MaxInt/20) * 10
 	switch {

@@ -14,7 +14,7 @@ import (
 )
 
 // message is a received message, with the expected result for each of its two signatures. It is a
-// vector of signing/testdata, or was just signed.
+// test vector from signing/testdata, or was signed by the test.
 type message struct {
 	Name     string            `json:"name"`
 	Secrets  []string          `json:"secrets"` // the receiver's secrets

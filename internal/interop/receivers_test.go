@@ -206,9 +206,9 @@ func TestReceivers_OfTheDocs_AcceptGenuineRequestsOnly(t *testing.T) {
 }
 
 // installed returns the path of a program that exits successfully when run with the given
-// arguments. If there is none, it skips the test, or fails it in CI, where .ci/run installs all of
-// them. For Python it also tries /usr/bin/python3, because another python3 may not find Debian's
-// packages.
+// arguments. Without such a program, installed skips the test, or fails it in CI, where .ci/run
+// installs all programs. For Python it also tries /usr/bin/python3, because another python3 may not
+// find Debian's packages.
 func installed(t *testing.T, name string, arguments []string) string {
 	t.Helper()
 	candidates := []string{name}

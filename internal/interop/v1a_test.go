@@ -91,8 +91,8 @@ func keyedRequests(t *testing.T, current, previous signing.Secret) []keyedReques
 	return append(list, changed)
 }
 
-// The receiver of docs/receivers.md that knows only the address of a JWKS, and jose, agree with
-// package signing on each request.
+// For each request, package signing, jose, and the receiver of docs/receivers.md that knows only
+// the address of a JWKS must agree.
 func TestPublicKeyReceiver_OfTheDocs_AcceptsGenuineRequestsOnly(t *testing.T) {
 	current, previous := signing.NewSecret(), signing.NewSecret()
 	keys := []signing.PublicKey{current.PublicKey(), previous.PublicKey()}
@@ -155,7 +155,7 @@ func TestPublicKeyReceiver_OfTheDocs_AcceptsGenuineRequestsOnly(t *testing.T) {
 			t.Errorf("key %d has the thumbprint %s, want its ID %s", i, got.Thumbprints[i], key.ID())
 		}
 	}
-	if served != 2 { // by the receiver, which caches the keys, and by the runner
+	if served != 2 { // once by the receiver, which caches the keys, and once by the test program
 		t.Errorf("the JWKS was fetched %d times, want 2", served)
 	}
 }

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	maxCalls  = 8192        // queued calls; later ones are dropped
+	maxCalls  = 8192        // maximum number of queued calls; further calls are dropped
 	warnEvery = time.Minute // minimum time between two warnings about dropped calls
-	grace     = time.Second // for queued calls in Close
+	grace     = time.Second // how long Close waits for queued calls
 )
 
 // A Queue makes calls one after the other. Its goroutine exists only while calls are queued. Add

@@ -2,6 +2,6 @@
 
 package testbubble
 
-// Raced reports that the race detector is on. A bubble then has one thread and takes about ten
-// times as long.
+// Raced reports whether the race detector is on. With it, a bubble has one thread and takes about
+// ten times as long.
 const Raced = true

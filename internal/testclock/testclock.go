@@ -15,7 +15,7 @@ import (
 type Clock struct {
 	mu    sync.Mutex
 	at    time.Time     // if zero, the clock runs
-	ahead time.Duration // of time.Now, if the clock runs
+	ahead time.Duration // how far a running clock is ahead of time.Now
 }
 
 // At returns a clock that stands still at the given time.

@@ -1,5 +1,5 @@
-// Package testhook gives package storageapitest, the kit for the tests of hosts, and simulations
-// access to a WebhookService that the public API must not offer. Package webhooks sets the functions.
+// Package testhook gives simulations and package storageapitest, the kit for tests of hosts, access
+// to a WebhookService that the public API must not offer. Package webhooks sets the functions.
 package testhook
 
 import (

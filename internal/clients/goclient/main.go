@@ -1,8 +1,8 @@
 //go:build generated
 
 // Goclient uses the client that oapi-codegen generates from the OpenAPI document. The test puts the
-// client next to this file. The arguments are the host's address, a key with all scopes, and a key with
-// only files:read.
+// client next to this file. The arguments are the host's address, a key with all scopes, and a key
+// with only files:read.
 package main
 
 import (
