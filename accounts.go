@@ -13,9 +13,9 @@ import (
 const accountsStep = 10_000 // bolt counts all pending deliveries for each page
 
 // Accounts returns the sizes of the accounts that have a key, a webhook or an alert, in byte order
-// of their names. It returns up to limit accounts whose names sort after the name after; an empty
-// after starts at the beginning. An empty result means that no accounts are left. limit must be at
-// least 1.
+// of their names. It returns up to limit accounts, beginning with the first name that sorts after
+// the parameter after; an empty after starts at the beginning. An empty result means that no
+// accounts are left. limit must be at least 1.
 //
 // Accounts is meant for the host's operators. It counts the records on every call, because counters
 // would slow down writes. 100 accounts of 1,000 keys take a few milliseconds. A million keys or

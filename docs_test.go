@@ -102,7 +102,7 @@ func TestReadmeProgram(t *testing.T) {
 		}
 	}
 
-	// Close writes when keys were last used.
+	// Verify marks the key as used; Close must write this last use to the file.
 	api, err := storageapi.NewHandler(storageapi.Config{Path: filepath.Join(dir, "storage.db")})
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +173,7 @@ func createKey(ctx context.Context, t *testing.T, address, key, body string) int
 	}
 }
 
-// snippets is a program. The Go code of the documents is inserted into it.
+// snippets is the start of a program. TestDocSnippetsCompile appends the Go code of the documents.
 const snippets = `package main
 
 import (

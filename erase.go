@@ -84,8 +84,8 @@ func pause(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// tellErased stores the audit entry of an erasure, from where Config.Notify receives it. It does
-// nothing if the erasure removed only audit entries.
+// tellErased stores the audit entry of an erasure, so that Config.Notify receives the entry. It
+// does nothing if the erasure removed only audit entries.
 func (h *Handler) tellErased(ctx context.Context, account string, erased store.Receipt) error {
 	if erased.AuditEntries = 0; erased.IsZero() {
 		return nil

@@ -31,7 +31,7 @@ func TestHeaderListsMatchOpenAPI(t *testing.T) {
 				}
 			}
 			for name, member := range value {
-				if name != "examples" { // which may have request headers of webhooks
+				if name != "examples" { // examples can contain request headers of webhooks
 					walk(member)
 				}
 			}

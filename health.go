@@ -20,9 +20,9 @@ type Health struct {
 
 // Health returns the state of the Handler. It can be called at any time, including before Run and
 // after Close. It writes nothing and returns within a second even if the store hangs; see
-// [webhooks.WebhookService.Health] for its cost. If the webhook service has no WriteError, Health
-// returns that of the key service, [apikeys.KeyService.WriteError], which clears within about a
-// minute of recovery. [HealthThresholds.Judge] evaluates the result.
+// [webhooks.WebhookService.Health] for its cost. If the webhook service has no WriteError, the
+// result has the key service's, see [apikeys.KeyService.WriteError]; that error clears within about
+// a minute of recovery. [HealthThresholds.Judge] evaluates the result.
 func (h *Handler) Health(ctx context.Context) Health {
 	health := Health{Health: h.Webhooks.Health(ctx)}
 	if at := h.closedAt.Load(); at != nil {

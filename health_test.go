@@ -214,8 +214,8 @@ func (p *patient) wantBy(t storageapi.HealthThresholds, ready, live bool, proble
 	}
 }
 
-// While Run is not running, the process is not ready, and after a minute it is not live. With NoRun
-// set it stays ready and live.
+// While Run is not running, the process must be not ready, and after a minute not live. With NoRun
+// it must stay ready and live.
 func TestHealth_RunNotRunning_IsNotReadyThenNotLive(t *testing.T) {
 	inHealth(t, func(p *patient) {
 		p.want(false, true, storageapi.ProblemNotRunning)
@@ -440,7 +440,7 @@ func TestHealth_HungOrHaltedStore_IsNotLive(t *testing.T) {
 				p.Fatal(err)
 			}
 			time.Sleep(24 * time.Hour)
-			p.want(true, true) // a delivery on hold may stay due for any time
+			p.want(true, true) // deliveries on hold do not count, however long they are due
 			p.subscribe()
 			if err := p.publish(); err != nil {
 				p.Fatal(err)
@@ -493,7 +493,7 @@ func TestHealthThresholds(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", name, diff)
 			}
 		}
-		draining := well() // for however long it has been draining
+		draining := well() // draining stays live, however long it takes
 		draining.Run, draining.ClosedAt = webhooks.RunDraining, ago(time.Hour)
 		if v := (storageapi.HealthThresholds{}).Judge(draining); !v.Live {
 			t.Errorf("draining: %+v", v)

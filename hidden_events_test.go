@@ -41,7 +41,7 @@ func TestHideEvents_ImportedWebhook_ReceivesOtherEventsOnly(t *testing.T) {
 	api := open(target, alerts.Config{HideEvents: []webhooks.EventType{alerts.TypeBalanceLow}, DefaultBalanceThreshold: 5})
 	must(api.Alerts.ReportBalance(t.Context(), "acct_1", 1))
 	must(api.Alerts.ReportBandwidth(t.Context(), "acct_1", 10, 10, "2026-11"))
-	threshold, moved := uint64(9), "https://example.com/moved" // a higher threshold would send balance.low at once
+	threshold, moved := uint64(9), "https://example.com/moved" // without HideEvents, the higher threshold would send balance.low at once
 	after, err := api.Webhooks.Update(t.Context(), "acct_1", before.ID, webhooks.UpdateParams{URL: &moved, Events: before.Events, Threshold: &threshold})
 	must(err)
 	if diff := cmp.Diff(before.Events, after.Events); diff != "" {

@@ -32,7 +32,7 @@ var importRules = map[string][]string{
 
 	"secretscanning": {"apierr", "apikeys"},
 
-	// Programs that only import the client must not get the service.
+	// Programs that import only the client must not depend on the service.
 	"client": {},
 	"cli":    {"client", "internal/pipenet", "signing", ".", "store", "store/bolt", "store/bolt/boltops", "store/transfer"},
 
@@ -118,7 +118,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// isApart reports whether a directory does not belong to this module's packages.
+// isApart reports whether a directory contains no packages of this module.
 func isApart(dir, name string) bool {
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))
 	return err == nil || name == "testdata" || name == "node_modules" || name[0] == '.' || name[0] == '_'

@@ -18,8 +18,8 @@ import (
 // The path values are the account and the webhook's ID; a host that does not want accounts in URLs
 // can set them with [http.Request.SetPathValue]. While a secret is rotated, both keys are listed.
 // Responses may be cached for five minutes, so receivers accept a replaced key for that long, and
-// grace periods should be longer. A webhook that does not sign with V1a is answered like one that
-// does not exist: 404.
+// grace periods should be longer. The response is 404 for a webhook that does not exist, and also
+// for one that does not sign with V1a.
 func (h *Handler) JWKS() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")

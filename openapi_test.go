@@ -84,7 +84,7 @@ func TestRoutes_AreDocumentedEverywhere(t *testing.T) {
 
 	var commented []string
 	for _, route := range found(t, regexp.MustCompile(`(?m)^//\t([A-Z]+) +(\S+)`), "storageapi.go") {
-		if method, path, _ := strings.Cut(route, " "); path[0] != '/' { // below a webhook
+		if method, path, _ := strings.Cut(route, " "); path[0] != '/' { // path is relative to /v2/notifications/webhooks/{id}
 			route = method + " /v2/notifications/webhooks/{id}/" + path
 		}
 		commented = append(commented, route)

@@ -23,9 +23,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Operations returns the routes for the host's operators. Serve them on a private port and never on
-// the public one: they have no authentication except what the host wraps around them, and give full
-// access to all accounts. Package cli has commands for them.
+// Operations returns the routes for the host's operators. Serve them on a private port, never on
+// the public one: they give full access to all accounts, and their only authentication is a wrapper
+// that the host may add. Package cli has commands for them.
 //
 //	GET    /ready, /live             probes: see [Handler.HealthHandler]
 //	GET    /stats                    figures, as [webhooks.Stats]
@@ -47,8 +47,9 @@ import (
 // The audit log attributes changes to the actor in the context of the request, see
 // [audit.WithActor]; the default is the host.
 //
-// Requests from web pages are refused, and so are requests to a host name with a dot, because a page
-// could have made its own name lead here (DNS rebinding): use an address, or list the name in hosts.
+// Requests from web pages are refused. A web page could also resolve its own host name to this
+// server (DNS rebinding), so a request to a host name with a dot is refused, too, unless hosts
+// lists the name. Requests to an IP address are accepted.
 func (h *Handler) Operations(t HealthThresholds, hosts ...string) http.Handler {
 	o := &operations{h: h}
 	mux := http.NewServeMux()
@@ -246,7 +247,8 @@ func (o *operations) value(do func(context.Context, string) (apikeys.Value, erro
 
 type accountKey struct{}
 
-// An operator verifies requests to the API of an account: the caller may do everything.
+// An operator is a Verifier for requests below /accounts/{account}: it grants all scopes in that
+// account, whatever the key.
 type operator struct{ all scopes.Set }
 
 func (o operator) Verify(ctx context.Context, _ string) (auth.Principal, error) {
@@ -271,7 +273,7 @@ func (o *operations) api() http.Handler {
 	}
 	api, err := httpapi.New(config)
 	if err != nil {
-		panic(err) // impossible, as above
+		panic(err) // impossible: see above
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, escaped, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), "/accounts/"), "/")

@@ -96,14 +96,14 @@ func TestOperations_Account_ServesTheAPI(t *testing.T) {
 	}
 }
 
-// The routes of an account must leave nothing behind, because operators and attackers may name any
-// number of accounts.
+// The routes of an account must keep nothing in memory, because operators and attackers may name
+// any number of accounts.
 func TestOperations_ManyAccounts_KeepsNothing(t *testing.T) {
 	operations := newHost(t, storageapi.Config{Store: memory.New(), RateLimit: auth.RateLimit{PerSecond: 1}}).Operations(storageapi.HealthThresholds{})
 	heap := func() uint64 {
 		var stats runtime.MemStats
 		runtime.GC()
-		runtime.GC() // frees what the first has finalized
+		runtime.GC() // frees the objects whose finalizers ran in the first collection
 		runtime.ReadMemStats(&stats)
 		return stats.HeapAlloc
 	}
@@ -166,8 +166,8 @@ func TestOperations_Routes(t *testing.T) {
 	}
 }
 
-// A page in an operator's browser can send requests to the private port, and can make its own name
-// lead there.
+// A page in an operator's browser can send requests to the private port, and can resolve its own
+// host name to that port's address.
 func TestOperations_FromWebPage_AreRefused(t *testing.T) {
 	api := newHost(t, storageapi.Config{Store: memory.New()})
 	operations := api.Operations(storageapi.HealthThresholds{NoRun: true}, "ops.example.com:8081")

@@ -148,7 +148,7 @@ func openHost(t *testing.T, path string) (*storageapi.Handler, *bolt.Store) {
 	return api, store
 }
 
-// deliver settles the event's delivery as delivered and postpones all others.
+// deliver settles the event's delivery as delivered and postpones all other deliveries.
 func deliver(ctx context.Context, t *testing.T, store *bolt.Store, event string) {
 	t.Helper()
 	tasks, err := storetest.WorkerOf(store).Claim(ctx, 9)

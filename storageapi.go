@@ -61,8 +61,9 @@
 // Checks run in this order, and the first failure determines the response: the key (401), its rate
 // (429), the route (404, 405), general authority (403), the media type (415), the size (413, above
 // 64 KiB), syntax and values (400), authority over the specific key or webhook (403), the state
-// (404, 409, 412). A request to change or delete a key or webhook that does not exist gets 404, not
-// that 403. Keys and webhooks of another account are answered like IDs that never existed.
+// (404, 409, 412). A request to change or delete a key or webhook that does not exist gets 404
+// instead of the 403 for authority. Keys and webhooks of another account are answered like IDs that
+// never existed.
 //
 // GET of a single key or webhook returns an ETag that covers every mutable field. A change or
 // deletion with If-Match succeeds only if the tag still matches, checked atomically; otherwise
@@ -130,9 +131,9 @@ type Config struct {
 	Prefix string
 
 	// Scopes declares the host's own scopes, in addition to the scopes in section 5 of
-	// docs/spec.md. Both kinds are granted, required, shown and documented alike. Their order only
-	// affects display. If a scope is no longer declared, keys that hold it keep it but gain nothing
-	// from it, and a key without it cannot manage them. At most 115. Default: none.
+	// docs/spec.md. Keys, routes, pages and the OpenAPI document treat both kinds alike. Their
+	// order only affects display. If a scope is no longer declared, keys keep it without effect,
+	// but only a key that also has it can manage them. At most 115. Default: none.
 	Scopes []scopes.Declaration
 
 	// HideScopes are scopes in section 5 of docs/spec.md that this service does not offer, for
@@ -214,7 +215,7 @@ type Handler struct {
 	Auth     *auth.Authenticator // guards the host's own routes
 
 	api       http.Handler
-	http      httpapi.Config // of api
+	http      httpapi.Config // the configuration of api
 	attribute func(*http.Request, audit.Actor) context.Context
 	store     store.Store
 	notify    bool         // whether Config.Notify is set
