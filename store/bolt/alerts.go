@@ -45,7 +45,7 @@ func (s *engine) readAlert(row []byte) (a alertcache.Alert, err error) {
 	return readAlert(tx, row), nil
 }
 
-// readAlert reads an alert. It treats an unreadable alert as missing, so that the next step
+// readAlert reads an alert. It treats an unreadable alert as missing, so that the next update
 // replaces it.
 func readAlert(tx *bbolt.Tx, row []byte) alertcache.Alert {
 	a := alertcache.Alert{

@@ -45,7 +45,7 @@ func TestListAuditEntries_KeyDeletedAndCreatedAgain_ListsAll(t *testing.T) {
 	create("key_a", audit.Entry{})
 	create("key_c", audit.Entry{})
 
-	added, err := s.AddAuditEntries(t.Context(), []audit.Entry{entry("aud_1", audit.KeyDeleted)}) // like an import of its history
+	added, err := s.AddAuditEntries(t.Context(), []audit.Entry{entry("aud_1", audit.KeyDeleted)}) // as an import of the key's history does
 	must(t, err)
 	wantEntries("aud_1")
 	create("key_b", entry("aud_2", audit.KeyCreated))

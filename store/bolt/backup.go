@@ -89,8 +89,8 @@ func send(ctx context.Context, w io.Writer, from *os.File, info *BackupInfo) err
 	}
 }
 
-// removeBackups removes temporary files left by killed processes. It does not disturb a backup
-// in progress: its file has already been removed, or cannot be removed while open.
+// removeBackups removes temporary files left by killed processes. A backup in progress is not
+// affected: its file has already been removed, or cannot be removed while open.
 func removeBackups(path string) { files.RemoveTemporary(path, backupSuffix) }
 
 const (
@@ -138,8 +138,8 @@ func (s *engine) copyTo(ctx context.Context, to *os.File, info *BackupInfo) erro
 	return to.Sync()
 }
 
-// markCopy marks the clock before a copy is made. A halted store cannot write the mark. This is
-// harmless, because it writes nothing else either, so the copy cannot become outdated.
+// markCopy marks the clock before a copy is made. A halted store cannot write the mark, and does
+// not need one: the file no longer changes, so the copy cannot become outdated.
 func (s *engine) markCopy(ctx context.Context) error {
 	err := s.writer.Run(ctx, func(b *batch) error { return s.marks.mark(b.Tx, 0) })
 	if errors.Is(err, store.ErrReadOnly) {

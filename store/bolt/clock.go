@@ -13,15 +13,16 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// Maximum age of the clock mark in the file: markBusy while deliveries are scheduled for later,
-// markIdle otherwise. If the clock is set back while the file is closed, deliveries after the
-// restart are late by at most this age.
+// Maximum age of the clock mark in the file: markBusy when a step stores a due time, markIdle when
+// a service purges. If the clock is set back while the file is closed, deliveries after the restart
+// are late by at most the age of the mark.
 const (
 	markBusy = time.Minute
 	markIdle = 10 * time.Minute
 )
 
-// A marker writes marks of the clock to the file. Only steps and Open may use it, except copies.
+// A marker writes marks of the clock to the file. Only steps and Open may use its fields, except
+// the field copies.
 type marker struct {
 	clock *clock.Clock
 	last  clock.Mark // the mark in the file
@@ -33,7 +34,7 @@ type marker struct {
 }
 
 // load resumes the clock from the mark in the file. If the file has no mark, it uses the time of
-// the last event. Until then, no step writes a mark.
+// the last event. Steps that run before load write no mark, because copies is still 0.
 func (m *marker) load(db *bbolt.DB, lastPublished time.Time) error {
 	m.copies.Store(1)
 	return db.View(func(tx *bbolt.Tx) error {

@@ -113,7 +113,7 @@ func (p *pager) readPage(ctx context.Context, bucket int) (err error) {
 	r.Full = func() bool { return len(p.page) >= pageDeliveries || time.Since(began) > pageTime }
 	p.page = p.page[:0]
 	left := r.Read(bucket, p.left[bucket])
-	if bucket == eventlog.Attempted { // so that the scheduler looks up each webhook only once
+	if bucket == eventlog.Attempted { // group by webhook, so that the scheduler looks up each webhook once
 		slices.SortStableFunc(p.page, func(a, b driver.PendingDelivery) int { return strings.Compare(a.Webhook.ID, b.Webhook.ID) })
 	}
 	if len(p.page) > 0 {

@@ -25,7 +25,7 @@
 // use (see [CacheKeys]). While a service's Run delivers, each pending delivery takes some 30 bytes
 // of memory.
 //
-// Cached rows (keys, webhooks and their subscribers, counts of keys and requests) follow the rule
+// Cached rows (keys, webhooks and their subscribers, counts of keys and requests) follow the rules
 // in the documentation of internal/mirror. Two structures in memory are not caches: alerts are a
 // write-behind buffer, and the set of accounts under erasure is always complete.
 //

@@ -189,7 +189,7 @@ func (s *engine) eraseKeys(b *batch, e *erasure, limit int) ([]byte, error) {
 	return nil, nil
 }
 
-// findRows returns a find function for the rows for which of returns true.
+// findRows returns a find function for the rows where of(account, k, value) is true.
 func findRows(bucket []byte, of func(account string, k, value []byte) bool) func(*engine, *bbolt.Tx, *erasure) ([]byte, bool) {
 	return func(_ *engine, tx *bbolt.Tx, e *erasure) ([]byte, bool) {
 		c := tx.Bucket(bucket).Cursor()
@@ -206,8 +206,8 @@ func findRows(bucket []byte, of func(account string, k, value []byte) bool) func
 	}
 }
 
-// eraseRows returns an erase function for the rows for which of returns true. The function adds
-// the number of erased rows to *count(&e.erased), unless count is nil.
+// eraseRows returns an erase function for the rows where of(account, k, value) is true. The
+// function adds the number of erased rows to *count(&e.erased), unless count is nil.
 func eraseRows(bucket []byte, of func(account string, k, value []byte) bool, count func(*store.Receipt) *int) func(*engine, *batch, *erasure, int) ([]byte, error) {
 	return func(_ *engine, b *batch, e *erasure, limit int) (next []byte, err error) {
 		var old [][]byte

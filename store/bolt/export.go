@@ -85,8 +85,8 @@ func (e *exporter) add(row []byte, r transfer.Record) (more bool) {
 	return e.Add(row, r)
 }
 
-// rows calls read for each row whose key is greater than after and begins with begin and the
-// account. It returns false if read returned false because the page is full.
+// rows calls read for each row whose key is greater than after and has the prefix begin, followed
+// by the account. It returns false if read returned false because the page is full.
 func (e *exporter) rows(bucket []byte, begin string, after []byte, read func(row, value []byte) (more bool)) (more bool) {
 	prefix := []byte(begin)
 	if e.account != "" {

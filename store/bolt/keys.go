@@ -287,7 +287,7 @@ func hashTaken(b *batch, key, old *driver.Key) bool {
 	return false
 }
 
-// putKey replaces old by key; old is zero for a new key.
+// putKey replaces old with key; old is zero for a new key.
 func putKey(b *batch, key, old driver.Key) error {
 	var fields []byte
 	if !old.Hash.IsZero() {
@@ -314,9 +314,9 @@ func putKey(b *batch, key, old driver.Key) error {
 }
 
 // accountsFill is the fraction of a page of schema.Accounts, and of schema.KeyUses, that a split
-// leaves in the first page.
-// The IDs of an account's keys ascend, so with bbolt's default of 0.5, the pages of a large account
-// would be half full. With 0.95, the pages of many small accounts would be a third full.
+// leaves in the first page. The IDs of an account's keys ascend, so with bbolt's default of 0.5,
+// the pages of a large account would be half full. With 0.95, the pages of many small accounts
+// would be a third full.
 const accountsFill = 0.75
 
 // putAccountKey stores the key's hash in its row in schema.Accounts. The row also holds the number
@@ -382,7 +382,7 @@ func (s *engine) ExpiringKeys(ctx context.Context, query driver.ExpiryQuery) (li
 	return list, nil
 }
 
-// listExpiry replaces old's row in schema.Expiry by a row for key. A key that does not expire has
+// listExpiry replaces old's row in schema.Expiry with a row for key. A key that does not expire has
 // no row there.
 func (b *batch) listExpiry(key, old *driver.Key) error {
 	is, was := driver.ExpiryOf(key), driver.ExpiryOf(old)

@@ -121,7 +121,7 @@ func TestOpen_ForeignFile_ReturnsError(t *testing.T) {
 		}
 	}
 	wantOpenError(t, write("newer.db", ofSchema("format", 2)), bolt.ErrSchema, "use the version that wrote the file, or a newer one")
-	for version := range uint64(10) { // includes schema 1, the first of the released format
+	for version := range uint64(10) { // includes 1, which is also the number of the released schema
 		path := write(fmt.Sprint("unreleased-", version), ofSchema("schema", version))
 		before := rowsOf(t, path)
 		wantOpenError(t, path, bolt.ErrSchema, "unreleased build")

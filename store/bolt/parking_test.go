@@ -320,7 +320,7 @@ func TestParking_DiskFull_ParksLater(t *testing.T) {
 }
 
 // During a purge, freed pages stay in the free list for a while. If they were parked at once, the
-// extents would be too short for a row of many pages.
+// extents would be too short for a value that takes many pages.
 func TestParking_WithinPurge_LeavesPagesListed(t *testing.T) {
 	s := openTemp(t)
 	publishFrom(t, s, 0, 6000)

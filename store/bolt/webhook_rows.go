@@ -186,7 +186,7 @@ func (a *accountWebhooks) receiving(e *driver.EncodedEvent, only string) subscri
 	return a.matching(e, func(w *indexedWebhook) bool { return w.Resources.Allows(e.Resource) && (only == "" || w.ID == only) })
 }
 
-// matching returns the subscribers to the event's type for which also returns true.
+// matching returns the subscribers to the event's type for which also(w) is true.
 func (a *accountWebhooks) matching(e *driver.EncodedEvent, also func(*indexedWebhook) bool) subscribers {
 	found := subscribers{to: e.Type, scope: e.Scope}
 	for _, w := range a.list {

@@ -247,7 +247,7 @@ func (s *engine) HeldWebhooks(ctx context.Context, page driver.ListQuery) ([]dri
 	return s.listed(ctx, schema.Held, page, func(*driver.Webhook) bool { return true })
 }
 
-// listed returns a page of the webhooks whose IDs a bucket lists and for which has returns true.
+// listed returns a page of the webhooks that the bucket lists and for which has(w) is true.
 func (s *engine) listed(ctx context.Context, bucket []byte, page driver.ListQuery, has func(*driver.Webhook) bool) (list []driver.Webhook, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {

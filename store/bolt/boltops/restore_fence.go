@@ -150,8 +150,8 @@ func (f *fencer) prepare(tx *bbolt.Tx) error {
 }
 
 // deleteDamaged deletes the keys that a store could not delete: unreadable keys that the fence
-// lists, and keys without a row by ID. Otherwise the values of the latter would be valid, although
-// the host could not name the keys to revoke them.
+// lists, and keys without a row by ID. The host could not name a key without that row, so the value
+// of the key would stay valid.
 func (f *fencer) deleteDamaged(tx *bbolt.Tx) error {
 	if len(f.info.Damaged) == 0 {
 		return nil

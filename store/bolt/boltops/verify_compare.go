@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// A comparison compares the rows of an index bucket with the rows that other buckets require it to
-// have. It needs neither lookups nor memory for the rows: it adds a hash of each required row to a
-// cell, and subtracts a hash of each existing row. Afterwards, each cell that is not zero contains a
+// A comparison compares the rows of an index bucket with the rows that other buckets require. It
+// needs neither lookups nor memory for the rows: it adds a hash of each required row to a cell, and
+// subtracts a hash of each existing row. Afterwards, each cell that is not zero contains a
 // difference. If there is one, [verifier.nameDifferences] reads the file a second time, and keeps
 // the rows of these cells.
 //

@@ -244,7 +244,7 @@ func (v *verifier) fresh(k, value []byte) string { return v.bitmap(k, value, v.c
 
 func (v *verifier) skipped(k, value []byte) string {
 	return v.bitmap(k, value, func(number uint64, d *delivery) {
-		d.failed = number < v.runs[string(schema.Runs)].end // otherwise it is listed later, with its run
+		d.failed = number < v.runs[string(schema.Runs)].end // later deliveries are listed when their run is indexed
 	})
 }
 

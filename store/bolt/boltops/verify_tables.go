@@ -22,7 +22,7 @@ import (
 // A table describes the rows of a bucket.
 type table struct {
 	bucket []byte
-	key    func(k []byte) (ok bool) // checks the form of a key; nil if row does, or any key is valid
+	key    func(k []byte) (ok bool) // checks the form of a key; nil if row checks it, or if any key is valid
 
 	// row checks a row: it decodes it, looks up rows that must exist, and calls [verifier.want] for
 	// the index rows that the row requires. In an index, it calls [verifier.have]. If row is nil,
@@ -37,8 +37,8 @@ type table struct {
 // tables describes all buckets, except those of segmentTables.
 var tables = []table{
 	{bucket: schema.Meta, row: (*verifier).meta},
-	{bucket: schema.Keys, key: hasLength(len(driver.Hash{}.Sum)), row: (*verifier).apiKey, source: schema.Keys}, // for aliases
-	{bucket: schema.Accounts, key: accountRow, row: (*verifier).account, source: schema.Keys},                   // for hashes
+	{bucket: schema.Keys, key: hasLength(len(driver.Hash{}.Sum)), row: (*verifier).apiKey, source: schema.Keys}, // key records require aliases
+	{bucket: schema.Accounts, key: accountRow, row: (*verifier).account, source: schema.Keys},                   // key records require the rows with their hashes
 	{bucket: schema.KeyUses, row: (*verifier).keyUses},
 	{bucket: schema.Expiry, source: schema.Keys},
 	{bucket: schema.Webhooks, key: hasPrefixAt(0), row: (*verifier).webhook},
@@ -58,11 +58,11 @@ var tables = []table{
 	{bucket: schema.DueAlerts, key: hasPrefixAt(0)},
 	{bucket: schema.DedupKeys, key: hasPrefixAt(8)},
 	{bucket: schema.Erasures, row: wantVersion},
-	{bucket: schema.Audit, row: (*verifier).auditEntry, source: schema.Accounts}, // for entries, by list
+	{bucket: schema.Audit, row: (*verifier).auditEntry, source: schema.Accounts}, // the lists of entries begin in Accounts
 	{bucket: schema.AuditPending, row: (*verifier).auditPending},
 	{bucket: schema.AuditRoutine, row: (*verifier).auditRoutine, source: schema.Audit},
 	{bucket: schema.EventIDs, key: hasLength(eventlog.IDRowSize), row: (*verifier).idRow},
-	{bucket: schema.Events, row: (*verifier).eventRow}, // the following tables need its result
+	{bucket: schema.Events, row: (*verifier).eventRow}, // if it is damaged, the following tables are skipped
 	{bucket: schema.Failed, key: hasNumber(record.MaxFailed), row: (*verifier).failed},
 	{bucket: schema.Runs, key: hasNumber(eventlog.RunSize), row: (*verifier).runRow, source: schema.Events},
 	{bucket: schema.EventRuns, key: hasNumber(eventlog.RunSize), row: (*verifier).runRow, source: schema.Events},
@@ -165,8 +165,8 @@ func (v *verifier) verify() {
 	v.nameDifferences()
 }
 
-// readTables checks the rows of all buckets. If schema.Events is damaged, the following tables would
-// report consequences of this damage.
+// readTables checks the rows of all buckets. If schema.Events is damaged, readTables skips the
+// following tables, because they would report consequences of this damage.
 func (v *verifier) readTables() {
 	events := string(schema.Events)
 	for i := range tables {
@@ -396,8 +396,9 @@ func (v *verifier) request(k, value []byte) string {
 	return v.refer(schema.RequestTimes, record.RequestTimeKey(r.At, k))
 }
 
-// auditEntry checks an audit entry. It belongs to two lists, of its account and of its target. In
-// each of them, exactly one row must refer to it: the next entry, or the row in schema.Accounts.
+// auditEntry checks an audit entry. The entry belongs to two lists: one of its account and one of
+// its target. In each list, exactly one row must refer to the entry: the next entry, or the row in
+// schema.Accounts.
 func (v *verifier) auditEntry(k, value []byte) string {
 	row, err := record.DecodeAuditRecord(value)
 	if err != nil || row.ID == "" {

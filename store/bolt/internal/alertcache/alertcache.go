@@ -31,7 +31,7 @@ type Cache struct {
 
 	mu       sync.Mutex
 	known    map[string]Alert // by row
-	writing  map[string]int   // transactions about to write the row; they prevent deferral
+	writing  map[string]int   // number of transactions about to write the row; unless 0, changes are not deferred
 	deferred int              // number of deferred alerts
 	closed   bool
 }

@@ -160,7 +160,7 @@ func attemptsAt(tx *bbolt.Tx, segment *record.Segment, number uint64) (attempts 
 		}
 	}
 	for len(attempts) > 0 && attempts[0].Number <= attempts[len(attempts)-1].Number-driver.MaxAttempts {
-		attempts, outcomes = attempts[1:], outcomes[1:] // the packed first attempt is one too many
+		attempts, outcomes = attempts[1:], outcomes[1:] // more than MaxAttempts: drop the packed first attempt
 	}
 	for _, outcome := range outcomes {
 		switch outcome {

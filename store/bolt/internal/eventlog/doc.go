@@ -5,8 +5,8 @@
 //
 // [Open] returns a [Log] and a [Writer]. All access goes through one of three handles:
 //
-//   - [Log] may be used by any goroutine at any time. Find locates an event by ID. NewEvent prepares
-//     an event outside the writer's steps.
+//   - [Log] may be used by any goroutine at any time. Find locates an event by ID. NewEvent
+//     prepares an event outside the writer's steps.
 //   - [View] reads in one transaction: Event, Body, Deliveries and Delivery for one event; Pending
 //     and EventOf for a delivery about to be attempted; ListEvents, ListDeliveries, Walk and
 //     NextEvent; FindOf and Export. A [PendingReader] reads all pending deliveries.

@@ -140,7 +140,7 @@ func (s *Step) purgeBodies(before uint64, left *int) error {
 	return s.putNumber(schema.MetaBodiesGone, begin, next)
 }
 
-// writtenAtOnce is the number of bytes that take as long to write as one record takes to delete.
+// writtenAtOnce is the number of bytes whose writing takes as long as deleting one record.
 const writtenAtOnce = 16 << 10
 
 // purgeIDs marks as purged the IDs of all events with numbers below the given number.

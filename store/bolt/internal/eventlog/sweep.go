@@ -24,9 +24,8 @@ func NewSweep(webhooks map[string]bool) Sweep {
 // IsDone reports whether the Sweep has searched all pending deliveries.
 func (s Sweep) IsDone() bool { return len(s.Webhooks) == 0 }
 
-// Find returns the next deliveries that s finds, and the Sweep that continues after them. Find
-// returns when isFull, called with the number of deliveries found so far, returns true, and at the
-// end of a bucket.
+// Find returns the next deliveries to the webhooks of s, and the Sweep that continues after them.
+// It stops at the end of a bucket, or when isFull returns true for the number of deliveries found.
 func (s Sweep) Find(v *View, isFull func(found int) bool) (found []driver.DeliveryRef, next Sweep) {
 	r := PendingReader{View: v, Now: time.Now()}
 	r.Full = func() bool { return isFull(len(found)) }

@@ -109,8 +109,8 @@ func harmless(err error) bool {
 	return errors.As(err, &refused) && refused.Op == "write" || errors.Is(err, bbolterrors.ErrMaxSizeReached) || strings.HasPrefix(err.Error(), "file resize error: ")
 }
 
-// halt ends all writing after a commit whose effect on the disk is unknown. Otherwise a later
-// commit could overwrite pages that the file still needs if that commit is lost.
+// halt ends all writing after a commit whose effect on the disk is unknown. If that commit is lost,
+// the file still needs pages that a later commit would overwrite.
 func (w *Writer[B]) halt(cause error) {
 	err := fmt.Errorf("%s: %w: commit failed at %s: %v", w.db.Path(), store.ErrReadOnly, time.Now().UTC().Format(time.RFC3339), cause)
 	w.fault.Store(&err)

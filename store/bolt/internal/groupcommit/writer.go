@@ -33,7 +33,8 @@ type Writer[B Batch] struct {
 
 	fault atomic.Pointer[error] // set when the Writer halts
 
-	// Consecutive commits interrupted by signals. Only the current transaction may use it.
+	// interrupted is the number of consecutive commits interrupted by signals. Only the current
+	// transaction may use it.
 	interrupted int
 
 	mu      sync.Mutex
@@ -43,7 +44,7 @@ type Writer[B Batch] struct {
 	closed  bool
 	idle    chan struct{} // set by Close if steps are left; closed when all of them are committed
 
-	here   chan struct{} // closed when wanted steps are waiting; nil while gather does not wait
+	here   chan struct{} // closed when the number of waiting steps reaches wanted; nil while gather does not wait
 	wanted int
 }
 

@@ -54,9 +54,9 @@ func Open(path string, until time.Time, options *bbolt.Options) (db *bbolt.DB, f
 	return db, file, err
 }
 
-// Close closes a file that Open has opened with the option ReadOnly. bbolt closes such a file without
-// unlocking it. The lock would then last until each child process that is being started has executed
-// its program, because until then the child holds all open files.
+// Close closes a file that Open has opened with the option ReadOnly, and unlocks it, which bbolt
+// does not do. Otherwise a child process that is being started would keep the lock until it
+// executes its program, because it inherits all open files.
 func Close(db *bbolt.DB, file *os.File) error {
 	unlock(file)
 	return db.Close()

@@ -56,8 +56,8 @@ func MergeRoot(tx *bbolt.Tx, before func()) error {
 	return nil
 }
 
-// RootIsSplit reports whether the root bucket has several pages. It reads the list of free pages
-// without a lock.
+// RootIsSplit reports whether the root bucket has several pages. Call it only in a write
+// transaction, because it reads the list of free pages without a lock.
 func RootIsSplit(tx *bbolt.Tx) bool {
 	page, err := tx.Page(int(Root(tx).Root()))
 	return err == nil && page != nil && page.Type == "branch"

@@ -50,9 +50,9 @@ const (
 	usesOfAll = 3*8 + 1
 )
 
-// Encode returns the record: the time of the last use, and then, unless the key has no other times
-// and no activity, the number of other times in a byte, these times, and the activity. Few keys are
-// ever rotated, so most records have no other times.
+// Encode returns the record. It begins with the time of the last use. If the key has other times or
+// activity, a byte with the number of other times, these times and the activity follow. Few keys
+// are ever rotated, so most records have no other times.
 func (u *Uses) Encode() []byte {
 	value := binary.BigEndian.AppendUint64(make([]byte, 0, usesOfAll+len(u.Activity)), fixedTime(u.Any))
 	switch {

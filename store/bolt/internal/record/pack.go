@@ -77,8 +77,8 @@ func (p Pack) Without(drop func(number uint64) bool) []byte {
 	return kept.Record()
 }
 
-// A Packer builds packs. The caller of next appends the bytes of one record to the result, and then
-// calls end. The memory is reused between batches.
+// A Packer builds packs. To add a record, append its bytes to the result of next, and then call
+// end. The memory is reused between batches.
 type Packer struct {
 	data  encoder
 	ends  []byte

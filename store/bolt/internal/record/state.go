@@ -10,7 +10,7 @@ func EncodeAlert(state []byte) []byte {
 }
 
 // DecodeAlert returns an alert's state. It treats an unreadable state as missing, so that the next
-// step replaces it.
+// update replaces it.
 func DecodeAlert(record []byte) (state []byte) {
 	if d := newDecoder(record); !d.failed {
 		state = d.rest

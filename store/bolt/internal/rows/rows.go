@@ -84,9 +84,8 @@ func Last(c *bbolt.Cursor) (k, v []byte) {
 	return c.Prev()
 }
 
-// SeekBeyond returns the first key at or after key. It panics if this key is not greater than the
-// key before. The rows of a damaged page may be out of order, and a loop of seeks over them might
-// never end.
+// SeekBeyond returns the first key at or after key. It panics if the result is not greater than
+// before: in a damaged page, rows may be out of order, and a loop of seeks might never end.
 func SeekBeyond(c *bbolt.Cursor, before, key []byte) []byte {
 	k, _ := c.Seek(key)
 	if k != nil && bytes.Compare(k, before) <= 0 {

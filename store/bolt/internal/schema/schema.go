@@ -56,19 +56,19 @@ var (
 	Requests     = []byte("requests")      // kind, prefixed account, name → request record
 	RequestTimes = []byte("request_times") // time, then as in Requests → nothing
 
-	Alerts    = []byte("alerts")     // prefixed account, metric → alert record
+	Alerts    = []byte("alerts")     // prefixed account, series → alert record
 	DueAlerts = []byte("due_alerts") // as in Alerts; due alerts → nothing
 	DedupKeys = []byte("dedup_keys") // expiry (8 bytes), prefixed account, key → nothing
 
 	EventRuns    = []byte("event_runs")    // first number of a run, prefixed account, type → numbers of its events in that run
 	Erasures     = []byte("erasures")      // account under erasure → erasure record
 	Audit        = []byte("audit_log")     // number of an audit entry → entry
-	AuditPending = []byte("audit_pending") // account, 0, a 64th of the number of a pending entry → a bit for each of 64 numbers
+	AuditPending = []byte("audit_pending") // account, 0, number of a pending entry divided by 64 → a bit for each of 64 numbers
 
 	// account, number of a routine entry → links; account, 0 → number of routine entries.
 	AuditRoutine = []byte("audit_routine")
 
-	Spare = []byte("spare_pages") // number, pages → a bucket with one value; created on demand
+	Spare = []byte("spare_pages") // number of pages, unique number → a bucket with one value; created on demand
 )
 
 // The rows of the bucket meta.
