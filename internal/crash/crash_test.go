@@ -113,7 +113,7 @@ func newHarness(t *testing.T) *harness {
 func (h *harness) live(p plan) {
 	s, loads := h.begin(p)
 	kill := func() {
-		h.receiver.deciding.Lock() // after checks of current requests
+		h.receiver.deciding.Lock() // waits for running checks that need the host alive
 		defer h.receiver.deciding.Unlock()
 		s.kill()
 	}

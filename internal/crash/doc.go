@@ -1,5 +1,5 @@
-// Package crash contains tests that kill a host repeatedly and check that no acknowledged operation is
-// lost. It contains only tests.
+// Package crash contains tests that kill a host repeatedly and check that no acknowledged operation
+// is lost. It contains only tests.
 //
 // The test binary runs itself as the host: the whole service on one bbolt file, behind real HTTP.
 // The test process runs the clients, which publish events and create, disable and delete webhooks.

@@ -159,7 +159,7 @@ func (p *process) do(method, path, token, idempotencyKey, body string) (reply, b
 	return reply{}, false
 }
 
-// want is like do, but a response with another status than the given ones fails the test.
+// want is like do, but fails the test if the response has none of the given statuses.
 func (p *process) want(method, path, token, body string, statuses ...int) (reply, bool) {
 	return p.expect(method, path, token, "", body, statuses)
 }

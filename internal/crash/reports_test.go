@@ -110,7 +110,7 @@ func TestKillReports(t *testing.T) {
 		}
 		t.Logf("%s: %d times", r.name, r.n)
 	}
-	for _, path := range watched(t, config.Path) { // whether or not the creation was answered
+	for _, path := range watched(t, config.Path) { // includes webhooks whose creation was not answered
 		want[path+" balance.low "+alerts.Amount(5).String()] = true
 	}
 	for plan, n := range planned {
@@ -148,7 +148,7 @@ func watched(t *testing.T, file string) (paths []string) {
 type reporter struct {
 	name  string
 	steps func(n int) []string // the requests of the n-th report
-	tells func(n int) []string // the alerts that must follow from it
+	tells func(n int) []string // the alerts that the n-th report must cause
 
 	// once means that requests must not be repeated, even unanswered ones. Otherwise each request
 	// is repeated until it is answered, and is sent twice concurrently.
@@ -265,8 +265,7 @@ func watchers(receiver string) *reporter {
 	}
 }
 
-// A toldBook is the HTTPS server of the webhooks of the reporters' accounts. It records the events
-// of each alert.
+// A toldBook is the HTTPS server of the reporters' webhooks. It records the events of each alert.
 type toldBook struct {
 	url       string
 	authority []byte // DER

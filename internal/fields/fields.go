@@ -225,8 +225,8 @@ func visitBool(w *Walk, name string, tag uint64, uses Uses, p *bool) {
 	}
 }
 
-// Formatted visits a value as text. format must return "" for the zero value. parse never gets "", and may be
-// nil for a placed field.
+// Formatted visits a value as text. format must return "" for the zero value. parse never gets "",
+// and may be nil for a placed field.
 func Formatted[T any](w *Walk, name string, tag uint64, uses Uses, p *T, format func(T) string, parse func(string) (T, error)) {
 	if w.mode != unpacking || w.tag == tag {
 		visitFormatted(w, name, tag, uses, p, format, parse)

@@ -78,7 +78,8 @@ func set(t *testing.T, v reflect.Value, name string) {
 	}
 }
 
-// leaves calls each for every field of a record, including those of embedded structs, actors and targets.
+// leaves calls each for every field of a record, including the fields of embedded structs, actors
+// and targets.
 func leaves(r fields.Record, each func(name string, v reflect.Value)) {
 	var enter func(v reflect.Value, prefix string)
 	enter = func(v reflect.Value, prefix string) {

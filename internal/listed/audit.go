@@ -8,8 +8,8 @@ import (
 // An AuditEntry is an [audit.Entry] with a list of its fields.
 type AuditEntry audit.Entry
 
-// Fields implements [fields.Record]. The placed fields are those by which stores select entries. A
-// new field needs a line here with the next even tag.
+// Fields implements [fields.Record]. Stores select entries by the placed fields. A new field needs
+// a line here with the next even tag.
 func (n *AuditEntry) Fields(w *fields.Walk) {
 	if !w.Packed() {
 		fields.Text(w, "account", fields.Placed, 0, &n.Account)

@@ -19,9 +19,9 @@ import (
 // A Key is a [driver.Key] with a list of its fields.
 type Key driver.Key
 
-// Fields implements [fields.Record]. A new field needs a line here with the next even tag, or an odd one
-// if older versions must not accept a key that has the field set; the stores need no other change to
-// keep it.
+// Fields implements [fields.Record]. A new field needs a line here with the next even tag, or an
+// odd one if older versions must not accept a key that has the field set; the stores need no other
+// change to keep it.
 func (k *Key) Fields(w *fields.Walk) {
 	if !w.Packed() {
 		fields.Text(w, "account", fields.Placed, 0, &k.Account)
@@ -63,9 +63,9 @@ func formatHash(h driver.Hash) string {
 // A Webhook is a [driver.Webhook] with a list of its fields.
 type Webhook driver.Webhook
 
-// Fields implements [fields.Record]. A new field needs a line here with the next even tag, or an odd one
-// if older versions must not send to a webhook that has the field set; the stores need no other
-// change to keep it. Version is not listed, because each store counts its own changes.
+// Fields implements [fields.Record]. A new field needs a line here with the next even tag, or an
+// odd one if older versions must not send to a webhook that has the field set; the stores need no
+// other change to keep it. Version is not listed, because each store counts its own changes.
 func (w *Webhook) Fields(walk *fields.Walk) {
 	if !walk.Packed() {
 		fields.Text(walk, "account", fields.Placed, 0, &w.Account)

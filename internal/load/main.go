@@ -1,14 +1,15 @@
-// Load sends open-loop traffic through the library's public API to a receiver in a separate process,
-// over TLS on loopback, and prints how long Publish and arrival took:
+// Load sends open-loop traffic through the library's public API to a receiver in a separate
+// process, over TLS on loopback, and prints how long Publish and arrival took:
 //
 //	go run ./internal/load -rate 1000,5000,10000,15000
 //	go run ./internal/load -hosts 10000
 //	go run ./internal/load -db /var/tmp/load.db
 //
-// Events are published at their due times, even if earlier calls have not returned, and every figure
-// counts from the due time, so a stall delays all events that are due meanwhile (no coordinated
-// omission). An interrupt ends the program early, and it prints the figures so far. It exits with 1
-// if an acknowledged event did not arrive or Publish failed, and with 2 for invalid flags.
+// Events are published at their due times, even if earlier calls have not returned, and every
+// figure counts from the due time, so a stall delays all events that are due meanwhile (no
+// coordinated omission). An interrupt ends the program early, and it prints the figures so far. It
+// exits with 1 if an acknowledged event did not arrive or Publish failed, and with 2 for invalid
+// flags.
 //
 // The rows: "begun" is the call to Publish, delayed only by the program itself, whose timers have a
 // resolution of a millisecond; "publish" is its return; "arrival" is when the receiver had first
@@ -57,7 +58,7 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second interrupt ends it at once
+	context.AfterFunc(ctx, stop) // a second interrupt ends the program at once
 	exit(s.run(ctx, os.Stdout))
 }
 

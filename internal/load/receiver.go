@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// receiverVariable is the environment variable that makes this program the receiver. Its value is the
-// fault.
+// receiverVariable is the environment variable that makes this program the receiver. Its value is
+// the fault.
 const receiverVariable = "STORAGEAPI_LOAD_RECEIVER"
 
 // Faults of the receiver at its request number faultAt.
@@ -45,7 +45,7 @@ type receiver struct {
 // An opening is the receiver's first message. Reports follow.
 type opening struct {
 	Port      int
-	Authority []byte // its certificate, DER
+	Authority []byte // the authority's certificate, DER
 }
 
 // A report holds the arrivals since the last report.
@@ -122,8 +122,8 @@ func (r *receiver) stop() error {
 	return nil
 }
 
-// receive runs the receiver's process until its input ends. It ignores a terminal's interrupt, which
-// both processes get, because the sender handles it.
+// receive runs the receiver's process until its input ends. It ignores a terminal's interrupt,
+// which both processes get, because the sender handles it.
 func receive(in io.Reader, out io.Writer, fault string) error {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM)
 	var hosts int

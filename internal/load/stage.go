@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// maxUnanswered is the maximum number of concurrent calls to Publish. It limits the memory used during
-// a long stall. Waiting for a call to return counts as delay of the event.
+// maxUnanswered is the maximum number of concurrent calls to Publish. It limits the memory used
+// during a long stall. Waiting for a call to return counts as delay of the event.
 const maxUnanswered = 50_000
 
 // stage publishes at one rate, waits for the acknowledged events, and prints the figures.

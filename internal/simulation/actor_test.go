@@ -82,8 +82,8 @@ const (
 
 func (o outcome) String() string { return [...]string{"done", "refused", "unknown"}[o] }
 
-// context returns a context for a call. It ends after 30 s, at an earlier time, or when it is
-// checked for the n-th time (looks).
+// context returns a context for a call. The context ends after 30 s, at a random earlier time, or
+// when it is checked for the n-th time. looks is n, or -1 in the other cases.
 func (a *actor) context(parent context.Context) (ctx context.Context, end func(), looks int) {
 	ctx, cancel := context.WithTimeout(parent, 30*time.Second)
 	switch a.rand.IntN(6) {

@@ -13,7 +13,7 @@ import (
 // their deliveries are pending. Healthy receivers must still get their events in time.
 func (w *world) crowd(ctx context.Context) {
 	time.Sleep(time.Hour)
-	made := make(map[string]string) // ids by account
+	made := make(map[string]string) // IDs by account
 	for i := range w.plan.crowd {
 		name := fmt.Sprint("x", i)
 		account := "crowd" + name

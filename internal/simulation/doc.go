@@ -1,6 +1,6 @@
-// Package simulation contains tests that simulate the whole service for a day: host, API, dispatcher,
-// clients and receivers. Each simulation runs in a testing/synctest bubble and is generated from a
-// seed. The package contains only tests.
+// Package simulation contains tests that simulate the whole service for a day: host, API,
+// dispatcher, clients and receivers. Each simulation runs in a testing/synctest bubble and is
+// generated from a seed. The package contains only tests.
 //
 //	go test ./internal/simulation                        # a few seeds
 //	cd internal/simulation && go test -seeds 100         # 100 in memory, 20 on disk, 20 on both; prints combinations of faults
@@ -10,9 +10,9 @@
 // # Events of a seed
 //
 // Two customers perform about 500 operations. They create, change, rotate, use and delete keys and
-// webhooks over HTTP and in Go, publish events singly and in batches, report balances, bandwidth and
-// files, send test events and resend deliveries. Keys have random limits, and manage each other. A third
-// customer joins, gets some events, is erased, and joins again. Meanwhile
+// webhooks over HTTP and in Go, publish events singly and in batches, report balances, bandwidth
+// and files, send test events and resend deliveries. Keys have random limits, and manage each
+// other. A third customer joins, gets some events, is erased, and joins again. Meanwhile
 //
 //   - calls to the store fail or hang, before or after they take effect: single calls of an
 //     operation, or all calls of some methods for up to an hour;
@@ -20,22 +20,22 @@
 //   - contexts end, at a check or at a time; clients disconnect;
 //   - receivers hang, fail, send Retry-After, refuse connections, answer 410, and recover; many
 //     receivers in separate accounts hang at the same time;
-//   - the host runs out of file descriptors. Its clock is set while it runs and, with a file, also
-//     between runs: for that a seed may use two bubbles, because all bubbles start at the same
-//     time;
+//   - the host runs out of file descriptors;
+//   - the host's clock is set while it runs and, with a file, between runs. To set it between runs, a
+//     seed uses two bubbles, because all bubbles start at the same time;
 //   - the host shuts down properly, dies, or finds its store closed while using it; it restarts
 //     on the same memory or file;
 //   - the file is backed up at random moments, twice within some minutes; backups are verified and
 //     restored, also with the closed file as the abandoned file;
-//   - one customer floods the host for some minutes with redeliveries to hanging receivers, hundreds of
-//     keys whose audit entries the host does not accept, thousands of renames, or names with dead name
-//     servers;
+//   - one customer floods the host for some minutes with redeliveries to hanging receivers,
+//     hundreds of keys whose audit entries the host does not accept, thousands of renames, or names
+//     with dead name servers;
 //   - the file's disk is full or rejects writes. To reject writes, the store's descriptor is
 //     replaced by a read-only one, so that the errors come from the system. Tests under strace
 //     cover failed syncs.
 //
-// At the end all faults are repaired, and after the maximum time of the last retry no delivery may be
-// pending.
+// At the end all faults are repaired, and after the maximum time of the last retry no delivery may
+// be pending.
 //
 // # Rules
 //
@@ -43,8 +43,10 @@
 //
 //   - acknowledged operations have taken effect, and rejected operations have not;
 //   - nothing is loaded or sent after an acknowledged deletion, and nothing sent during a pause;
-//   - no dead key is accepted, nor one from outside its networks, and a revocation ends running requests;
-//   - no key exceeds its limits or sees other resources, and a live key may do what its limits cover;
+//   - no dead key is accepted, and no key from outside its networks; a revocation ends running
+//     requests;
+//   - no key exceeds its limits or sees other resources, and a live key may do what its limits
+//     cover;
 //   - webhooks get only events of their resources, with their headers;
 //   - no two attempts of one delivery run concurrently, nothing is sent without being loaded, and
 //     nothing is loaded after it is settled;
@@ -53,16 +55,18 @@
 //   - limits are kept, and requests are signed with valid secrets;
 //   - a healthy receiver gets its events within seconds, even if other receivers fail;
 //   - a user's request, such as a redelivery, ends the pause of a receiver that was down;
-//   - the service explains rightly why an event was or was not delivered;
+//   - the service explains correctly why an event was or was not delivered;
 //   - nothing is left of erased accounts, which look as if they had never existed.
 //
-// At the end each alert was sent once, each event was sent to all subscribers, and all delivered events
-// have arrived. Each rule is a call of world.breach. A seed that breaks a rule prints its story.
+// At the end each alert was sent once, each event was sent to all subscribers, and all delivered
+// events have arrived. Each rule is a call of world.breach. A seed that breaks a rule prints its
+// story.
 //
 // # Detected faults
 //
-// The table lists fixed faults that were reintroduced one at a time, with the number of the first seeds
-// in which a rule was broken. These seeds change when the operations of the simulation change.
+// The table lists fixed faults that were reintroduced one at a time. "3 of 24" means that a rule
+// was broken in 3 of the first 24 seeds. These seeds change when the operations of the simulation
+// change.
 //
 //	a failed commit is acknowledged if the context ended      12 of 12 on disk
 //	due times follow a clock that is set between runs          3 of 24 on disk
@@ -80,12 +84,12 @@
 //	one account fills all slots for requested attempts         1 of 6 with that flood (11); 2 of 9 (34, 67), before the fix
 //
 // Separate tests cover the limits of the simulation: failed syncs on a real file and power losses
-// (store/bolt), kills at any instruction (internal/crash), thousands of receivers (webhooks), and several
-// nodes (store/postgres).
+// (store/bolt), kills at any instruction (internal/crash), thousands of receivers (webhooks), and
+// several nodes (store/postgres).
 //
 // TestTwins makes the same calls to a memory store and a file, and compares the results.
 //
-// The plan and the operations of a seed are the same in each run. The order of goroutines at the same
-// instant, the jitter and the IDs are not. The rules do not depend on them, but the detection of a fault
-// may, so use -count.
+// The plan and the operations of a seed are the same in each run. The order of goroutines at the
+// same instant, the jitter and the IDs are not. The rules do not depend on them, but the detection
+// of a fault may, so use -count.
 package simulation

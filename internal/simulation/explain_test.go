@@ -22,7 +22,7 @@ var explained verdicts
 type verdicts struct {
 	mu    sync.Mutex
 	count map[webhooks.Reason]int
-	loose int // those for which the simulation knows only the state of the delivery
+	loose int // explanations of which only the delivery's state was checked
 }
 
 func (v *verdicts) add(reason webhooks.Reason, loose bool) {
@@ -47,8 +47,8 @@ func (v *verdicts) String() string {
 	return fmt.Sprintf("%d explanations (%d loosely): %s", all, v.loose, strings.Join(parts, ", "))
 }
 
-// judgeExplanations compares the explanation for each event and webhook of the account with what the
-// simulation knows.
+// judgeExplanations compares the explanation for each event and webhook of the account with what
+// the simulation knows.
 func (a *account) judgeExplanations(ctx context.Context, s store.Store) {
 	w, service := a.world, a.world.reach().api.Webhooks
 	own := make(map[string]*event)
@@ -104,12 +104,13 @@ func (a *account) judgeExplanations(ctx context.Context, s store.Store) {
 	}
 }
 
-// clockMoves reports whether the seed sets a clock, so that times of different clocks do not compare.
+// clockMoves reports whether the seed sets a clock, so that times cannot be compared.
 func (w *world) clockMoves() bool {
 	return len(w.plan.eras) > 1 || slices.ContainsFunc(w.plan.strikes, func(s strike) bool { return s.what == strikeWall || s.what == strikeClock })
 }
 
-// reasons returns the right reasons for an event that the publisher published, or nil if all may be.
+// reasons returns the right reasons for an event of the publisher, or nil if any reason may be
+// right.
 func (s *subscriber) reasons(k *hook, e *event) []webhooks.Reason {
 	if !e.stored {
 		return []webhooks.Reason{webhooks.ReasonUnknownEvent}
@@ -144,8 +145,8 @@ func (s *subscriber) reasons(k *hook, e *event) []webhooks.Reason {
 	return []webhooks.Reason{webhooks.ReasonNotSubscribed}
 }
 
-// reasons returns the right reasons for an event to which the webhook was subscribed. A webhook that
-// is on has no pending deliveries any longer.
+// reasons returns the right reasons for an event to which the webhook was subscribed. When it is
+// called, only disabled webhooks have pending deliveries.
 func (l *ledger) reasons(k *hook, e *event) []webhooks.Reason {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,8 +166,8 @@ func (l *ledger) reasons(k *hook, e *event) []webhooks.Reason {
 	return []webhooks.Reason{reason}
 }
 
-// reasonsOfAlert returns the right reasons for an event of package alerts whose delivery is in the
-// state, or nil if all may be.
+// reasonsOfAlert returns the right reasons for an event of package alerts whose delivery has the
+// given state, or nil if any reason may be right.
 func (s *subscriber) reasonsOfAlert(k *hook, e *webhooks.StoredEvent, state webhooks.DeliveryState) []webhooks.Reason {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,7 @@ const (
 	after  fault = "after"  // fails after it has taken effect
 	hang   fault = "hang"   // hangs until its context ends, without an effect
 	stall  fault = "stall"  // takes effect, and then hangs until its context ends
-	gone   fault = "gone"   // its process has died
+	gone   fault = "gone"   // the calling process has died
 )
 
 var (

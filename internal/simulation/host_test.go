@@ -128,7 +128,7 @@ func (w *world) start() {
 const requestHeader = "Sim-Request"
 
 // serve gives a request the context that its headers specify, and records when the request is over.
-// A client that has given up checks the outcome only afterwards.
+// A client that gives up waits for this before it checks the outcome.
 func (h *host) serve(rw http.ResponseWriter, r *http.Request) {
 	if name := r.Header.Get(requestHeader); name != "" {
 		if !h.opens(name) {

@@ -183,7 +183,7 @@ func (p *publisher) judge() {
 	for _, r := range p.reported {
 		most := 1
 		if r.kind == alerts.TypeFilesExpiring && p.world.wall.Load() != 0 {
-			most = 2 // the jump of the clock may have caused the second lead's alert
+			most = 2 // the clock jump may have caused the alert for the second lead time
 		}
 		if n := told[r]; n < 1 || n > most {
 			p.world.breach("alerts are told once", []string{p.account.id, steady}, "%s of %s was told %d times", r.kind, r.period, n)

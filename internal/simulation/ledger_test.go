@@ -347,7 +347,7 @@ func (l *ledger) check(d *delivery, le *load, r *driver.AttemptResult) {
 	}
 }
 
-// outside checks that a delivery that is given up because of its resource is really outside those of its
+// outside checks that a delivery given up because of its resource is outside the resources of its
 // webhook.
 func (w *world) outside(d *delivery) {
 	resource := w.events.resource(d.event)

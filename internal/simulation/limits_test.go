@@ -16,8 +16,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// limits are the scopes and limits of a key. The rules in this file are written anew, so that they do
-// not repeat a fault of the library.
+// limits are the scopes and limits of a key. This file implements the rules independently of the
+// library, so that it does not repeat the library's faults.
 type limits struct {
 	scopes    scopes.Set
 	resources []string  // nil means no limit
@@ -46,7 +46,7 @@ func allows(resources []string, resource string) bool {
 	return resources == nil || slices.Contains(resources, resource)
 }
 
-// within reports whether each of the resources is one of those that the other list allows.
+// within reports whether of allows every resource that resources allows; nil allows all.
 func within(resources, of []string) bool {
 	return of == nil || resources != nil && !slices.ContainsFunc(resources, func(r string) bool { return !slices.Contains(of, r) })
 }
@@ -85,7 +85,7 @@ func (l *limits) are(k *apikeys.Key) bool {
 	return k.Scopes == l.scopes && slices.Equal(k.Resources.Names(), l.resources) && string(k.AllowedNetworks) == l.networks && k.RateLimit == l.rate && k.ExpiresAt.Equal(l.expires)
 }
 
-// covers reports whether a key with these limits may manage a key with the other ones.
+// covers reports whether a key with the limits l may manage a key with the given limits.
 func (l *limits) covers(of *limits) bool {
 	for _, name := range of.scopes.Names() {
 		if !slices.Contains(l.scopes.Names(), name) {
@@ -102,8 +102,9 @@ func (l *limits) admits(address string) bool {
 	return l.networks == "" || address == inNarrow || l.networks == wide && address == inWide
 }
 
-// state reports whether a request with a value of the key, made between two readings of the service's
-// clock, certainly finds the key alive, or certainly dead.
+// state returns whether a request with a value of the key must find the key alive, and whether it
+// must find it dead. Both are false if that is uncertain. began and ended are the service's time
+// before and after the request.
 func (k *key) state(value, address string, began, ended time.Time) (alive, dead bool) {
 	steady := !ended.Before(began) && ended.Sub(began) < 10*time.Minute // no clock was set
 	replaced, never := value == k.previous, k.expires.IsZero()
@@ -121,7 +122,8 @@ type caller struct {
 	began   time.Time
 }
 
-// caller returns the first key or, less often, any key, even a dead one or one at a wrong address.
+// caller returns the account's first key or, less often, any key, which may be dead or used from a
+// wrong address.
 func (c *clients) caller() *caller {
 	by := &caller{token: c.account.admin, address: inNarrow, began: c.world.wallNow()}
 	if c.rand.IntN(3) > 0 {
@@ -214,8 +216,8 @@ func (c *clients) moveExpiry(ctx context.Context, k *key) {
 	}
 }
 
-// look lists keys, webhooks and events with a key. A limited key must see exactly the keys within its
-// resources, and nothing of other resources.
+// look lists keys, webhooks and events with a key. A limited key must see exactly the keys within
+// its resources, and nothing of other resources.
 func (c *clients) look(ctx context.Context, k *key) {
 	if k.token == "" {
 		return
@@ -305,8 +307,8 @@ func (c *clients) hurry(ctx context.Context) {
 	}
 }
 
-// streamPath is a route of the host. Its requests run until their context ends, and are answered with
-// the cause.
+// streamPath is a route of the host. Its requests run until their context ends, and return the
+// cause.
 const streamPath = "/stream"
 
 func stream(w http.ResponseWriter, r *http.Request) {
@@ -367,7 +369,7 @@ func (c *clients) stream(ctx context.Context, k *key) {
 	steady := result == done && alive && !ended && ok && calm < since-10*time.Second && wall == c.world.wall.Load() && process == c.world.starts()
 	select {
 	case cause := <-answered:
-		if steady && cause != want.Error() && !strings.Contains(cause, `"error"`) { // such as 429
+		if steady && cause != want.Error() && !strings.Contains(cause, `"error"`) { // unless the request was rejected, for example with 429
 			c.world.breach("a revocation reaches running requests", []string{k.name}, "a request with %s ended because of %q, want %v", k.name, cause, want)
 		}
 	default:

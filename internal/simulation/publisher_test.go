@@ -87,7 +87,7 @@ func (e *events) resource(id string) string {
 	return e.find(id).resource
 }
 
-// find returns a published event, or a zero one, for example for an alert.
+// find returns the published event with that ID, or a zero event if there is none, as for alerts.
 func (e *events) find(id string) *event {
 	var n int
 	if _, err := fmt.Sscanf(id, "e%d", &n); err != nil || n < 1 || n > len(e.list) {

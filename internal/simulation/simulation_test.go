@@ -20,7 +20,7 @@ var (
 // slowdown is the approximate factor by which the race detector slows a seed down.
 var slowdown = 1
 
-// wanted returns the number of seeds to run. CI runs 40 in memory and 13 on disk, which takes minutes.
+// wanted returns the number of seeds to run. In CI, 40 run in memory and 13 on disk.
 func wanted() int { return cmp.Or(*seeds, max(2, 8/slowdown)) }
 
 // TestMemory runs the simulation on the memory store, which outlives its hosts.

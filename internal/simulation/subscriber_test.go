@@ -160,8 +160,8 @@ func (k *hook) subscribes(t webhooks.EventType) bool {
 	return slices.Contains(k.events, string(t)) || slices.Contains(k.events, string(webhooks.AllEvents))
 }
 
-// recent returns the states in which a webhook was in the last minute, in which all attempts in
-// progress began. known is false while they are not known.
+// recent returns the webhook's states within the last minute. All attempts in progress began within
+// that minute. known is false if the states are not known.
 func (s *subscriber) recent(webhook string) (states []state, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -407,8 +407,8 @@ func (s *subscriber) toggle(ctx context.Context, k *hook) {
 	s.update(ctx, k, map[string]any{"active": to.active}, to)
 }
 
-// pause pauses a webhook for some minutes, and checks that nothing is sent to it meanwhile, except by
-// attempts that were in flight. It may end the pause early.
+// pause pauses a webhook for some minutes, and checks that nothing is sent to it meanwhile, except
+// by attempts that were in flight. It may end the pause early.
 func (s *subscriber) pause(ctx context.Context, k *hook) {
 	set := func(body map[string]any) outcome {
 		undo := s.beset("UpdateWebhook", "WebhookByID")
@@ -529,7 +529,7 @@ func (s *subscriber) prompts(k *hook, event string) {
 	}
 }
 
-// promptly is the maximum delay of such an attempt.
+// promptly is the maximum delay of an attempt that a user has requested.
 const promptly = 2500 * time.Millisecond
 
 // redeliver resends an event that was sent to the webhook before.

@@ -35,8 +35,8 @@ func (t *tally) seed(ops int) {
 	t.ops += ops
 }
 
-// uncalled are the methods that no part of the simulation calls, because only people or hosts with
-// Config.Notify need them.
+// uncalled are the methods that need not meet a fault. The customers of the simulation do not call
+// them, or faulty passes their calls on without faults.
 var uncalled = []string{
 	"Capabilities",
 	"AccountSizes", "Accounts", "EventByID", "ExpiringKeys", "Export", "HeldWebhooks", "Import", "ListEvents", "ListAuditEntries", "OffWebhooks",

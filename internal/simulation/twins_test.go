@@ -80,7 +80,7 @@ type deeds struct {
 	made    int
 	noted   int
 	secrets []signing.Secret
-	resends bool // resent events come first, until the file is reopened
+	resends bool // whether single events may be resent; false while the file may still be reopened
 }
 
 func liveAsTwins(t *testing.T, seed uint64, path string) {
