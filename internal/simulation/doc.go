@@ -21,8 +21,8 @@
 //   - receivers hang, fail, send Retry-After, refuse connections, answer 410, and recover; many
 //     receivers in separate accounts hang at the same time;
 //   - the host runs out of file descriptors;
-//   - the host's clock is set while it runs and, with a file, between runs. To set it between runs, a
-//     seed uses two bubbles, because all bubbles start at the same time;
+//   - the host's clock is set while it runs and, with a file, between runs. To set it between
+//     runs, a seed uses two bubbles, because all bubbles start at the same time;
 //   - the host shuts down properly, dies, or finds its store closed while using it; it restarts
 //     on the same memory or file;
 //   - the file is backed up at random moments, twice within some minutes; backups are verified and

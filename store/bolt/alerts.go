@@ -189,7 +189,7 @@ func (s *engine) writeDeferred(ctx context.Context, rows []string) error {
 			a := readAlert(b.tx, row)
 			state := s.stateOf(b, row, a)
 			if bytes.Equal(state, a.State) {
-				continue // another step has already written the alert
+				continue // another transaction has already written the alert
 			}
 			next := alertcache.Alert{Stored: record.EncodeAlert(state), State: state, Due: a.Due}
 			if err := b.Put(schema.Alerts, row, next.Stored); err != nil {

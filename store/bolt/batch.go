@@ -76,8 +76,7 @@ func (e *erasing) has(account string) bool {
 	return accounts != nil && (*accounts)[account]
 }
 
-// set adds or removes an account. Calls must not overlap: only the writer's steps and Open call
-// it.
+// set adds or removes an account. Calls must not overlap: only write transactions and Open call it.
 func (e *erasing) set(account string, on bool) {
 	next := make(map[string]bool)
 	if accounts := e.accounts.Load(); accounts != nil {

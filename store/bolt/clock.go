@@ -13,16 +13,16 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/schema"
 )
 
-// Maximum age of the clock mark in the file: markBusy when a step stores a due time, markIdle when
-// a service purges. If the clock is set back while the file is closed, deliveries after the restart
+// Maximum age of the clock mark in the file: markBusy when a due time is stored, markIdle when a
+// service purges. If the clock is set back while the file is closed, deliveries after the restart
 // are late by at most the age of the mark.
 const (
 	markBusy = time.Minute
 	markIdle = 10 * time.Minute
 )
 
-// A marker writes marks of the clock to the file. Only steps and Open may use its fields, except
-// the field copies.
+// A marker writes marks of the clock to the file. Only write transactions and Open may use its
+// fields, except the field copies.
 type marker struct {
 	clock *clock.Clock
 	last  clock.Mark // the mark in the file
@@ -34,7 +34,7 @@ type marker struct {
 }
 
 // load resumes the clock from the mark in the file. If the file has no mark, it uses the time of
-// the last event. Steps that run before load write no mark, because copies is still 0.
+// the last event. Transactions before load write no mark, because copies is still 0.
 func (m *marker) load(db *bbolt.DB, lastPublished time.Time) error {
 	m.copies.Store(1)
 	return db.View(func(tx *bbolt.Tx) error {

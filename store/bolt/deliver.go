@@ -25,8 +25,8 @@ const (
 	troublePause   = time.Second          // pause before reading an unreadable page again
 )
 
-// Deliver implements [driver.Deliveries]. Steps report to the scheduler in the order of their
-// commits, before their callers return.
+// Deliver implements [driver.Deliveries]. Changes are reported to the scheduler in the order of
+// their commits, before the methods that make them return.
 func (s *engine) Deliver(ctx context.Context, to driver.Scheduler) error {
 	if err := s.takeTurn(ctx, s.delivering); err != nil {
 		return err

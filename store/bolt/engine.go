@@ -66,7 +66,7 @@ type engine struct {
 
 	cursors cursor.Key // encrypts the delivery numbers in cursors
 
-	lastRecovery []byte // the webhook whose recovery advanced last; only steps may use it
+	lastRecovery []byte // the webhook whose recovery advanced last; only write transactions may use it
 }
 
 var (

@@ -98,7 +98,7 @@ func (s *engine) findErasure(ctx context.Context, account string) (e *erasure, b
 	return e, begun, err
 }
 
-// closeAccount begins an erasure: from then on, steps refuse to change the account.
+// closeAccount begins an erasure: from then on, changes to the account are refused.
 func (s *engine) closeAccount(ctx context.Context, account string) (erased store.Receipt, more bool, err error) {
 	err = s.writer.Run(ctx, func(b *batch) error {
 		e, begun := readErasure(b.tx, account)

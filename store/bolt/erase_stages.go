@@ -52,8 +52,8 @@ func (e *erasure) put(b *batch) error {
 	return b.Put(schema.Erasures, []byte(e.account), r.Encode())
 }
 
-// An eraseStage removes rows of one kind. Rows that are not sorted by account require a search,
-// which find makes outside the writer's steps, so that steps only delete.
+// An eraseStage removes rows of one kind. find searches for rows that are not sorted by account. It
+// runs outside write transactions, so that these only delete.
 type eraseStage struct {
 	// find returns the account's first key at or after e.next, or nil if there is none. If it
 	// gives up early, it returns the key at which to continue, and more is true.

@@ -17,7 +17,7 @@ import (
 
 // Enqueue implements [driver.WebhookStore].
 func (s *engine) Enqueue(ctx context.Context, event driver.EncodedEvent) (deliveries int, err error) {
-	// Prepare the event outside the step, so that other steps do not wait.
+	// Prepare the event before the write transaction, so that other writers do not wait.
 	e := s.log.NewEvent(&event)
 	defer e.Recycle()
 	err = s.writer.Run(ctx, func(b *batch) error {

@@ -41,11 +41,11 @@ type importer struct {
 	*batch
 	store    *engine
 	missing  []transfer.Record // records that the file does not have
-	keys     map[string]bool   // seen so far in this step, by row
+	keys     map[string]bool   // seen so far, by row
 	hashes   map[driver.Hash]bool
 	webhooks map[string]string // account by ID
 	open     map[string]bool   // webhooks with an unfinished recovery
-	once     map[string]bool   // other records seen so far in this step, by kind and identity
+	once     map[string]bool   // other records seen so far, by kind and identity
 	told     auditlog.Known
 
 	events  *eventlog.Import
@@ -115,7 +115,7 @@ func (m *importer) look(r transfer.Record) (isNew bool, err error) {
 	return false, fmt.Errorf("%w: unknown kind %q", transfer.ErrRecord, r.Kind())
 }
 
-// first reports whether this is the first record of its kind and identity in the step.
+// first reports whether the importer has seen no other record of this kind and identity.
 func (m *importer) first(r transfer.Record, known []byte) bool {
 	name := string(r.Kind()) + "\x00" + string(known)
 	first := !m.once[name]

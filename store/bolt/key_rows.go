@@ -24,7 +24,7 @@ func newKeyRows(count int) *keyRows {
 const maxCounts = 10_000
 
 // counts caches the number of keys of each account, so that a check of the key limit need not count
-// the keys. Only the writer's steps use it.
+// the keys. Only write transactions use it.
 type counts struct {
 	rows *mirror.Mirror[string, int] // by account
 }
@@ -43,8 +43,8 @@ func (c *counts) of(tx *groupcommit.Tx, account string) int {
 	return count
 }
 
-// add changes the account's count by n, which may be negative. Call it before the step creates or
-// deletes the keys.
+// add changes the account's count by n, which may be negative. Call it before the keys are created
+// or deleted.
 func (c *counts) add(tx *groupcommit.Tx, account string, n int) {
 	if count, ok := c.rows.InStep(account); ok {
 		c.rows.Set(tx, account, count+n)

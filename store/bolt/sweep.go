@@ -21,8 +21,8 @@ const (
 	sweptAtOnce  = 1000                  // rows removed per step while a caller waits for the sweep
 )
 
-// errLeftovers is returned by a step that would create a webhook with the ID of a deleted webhook
-// whose pending rows may still exist. These rows would count as deliveries of the new webhook.
+// errLeftovers is returned if a new webhook would have the ID of a deleted webhook whose pending
+// rows may still exist. These rows would count as deliveries of the new webhook.
 var errLeftovers = errors.New("rows of a deleted webhook with this ID may still exist")
 
 // noteDeleted lists a deleted webhook for the next sweep. It does nothing if the file has no

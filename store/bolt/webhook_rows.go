@@ -48,14 +48,14 @@ type indexedWebhook struct {
 	err error // decoding error; a webhook with an error gets no deliveries and has no subscriptions
 }
 
-// accountWebhooks are the webhooks of an account, sorted by ID. Steps share the value; to change
-// it, a step must make a copy.
+// accountWebhooks are the webhooks of an account, sorted by ID. Write transactions share the value;
+// to change it, make a copy.
 type accountWebhooks struct {
 	list        []*indexedWebhook
-	subscribers []subscribers // one per event type; built on first use
+	subscribers []subscribers // one per event type and scope; built on first use
 }
 
-// ofAccount returns the account's webhooks, including changes made in the transaction of the step.
+// ofAccount returns the account's webhooks, including changes made in tx.
 func (r *webhookRows) ofAccount(tx *groupcommit.Tx, account string) *accountWebhooks {
 	all, ok := r.byAccount.InStep(account)
 	if ok {
@@ -69,8 +69,7 @@ func (r *webhookRows) ofAccount(tx *groupcommit.Tx, account string) *accountWebh
 	return all
 }
 
-// inStep returns the webhook, including changes made in the transaction of the step; nil if it does
-// not exist.
+// inStep returns the webhook, including changes made in tx; nil if it does not exist.
 func (r *webhookRows) inStep(tx *groupcommit.Tx, id string) *indexedWebhook {
 	w, ok := r.byID.InStep(id)
 	if ok {
@@ -98,8 +97,8 @@ func (r *webhookRows) seen(tx *bbolt.Tx, version uint64, id string) *indexedWebh
 	return w
 }
 
-// change updates the cache. Call it before the step stores the webhook w, or deletes the webhook
-// with that ID if w is nil.
+// change updates the cache. Call it before the webhook w is stored or, if w is nil, before the
+// webhook with that ID is deleted.
 func (r *webhookRows) change(tx *groupcommit.Tx, account, id string, w *indexedWebhook) {
 	if all, ok := r.byAccount.InStep(account); ok {
 		r.byAccount.Set(tx, account, all.with(id, w))

@@ -25,8 +25,8 @@ func IsDivider(k, value []byte) bool {
 	return len(k) == 9 && firstDivider <= k[8] && k[8] <= lastDivider && len(value) == 0
 }
 
-// moveDividers moves the dividers behind the last segment, if at least one page has been written
-// since the last move.
+// moveDividers moves the dividers behind the last segment, if the batch has written at least one
+// page of events since it last moved them.
 func (s *Step) moveDividers() error {
 	if s.published < s.writer.page {
 		return nil

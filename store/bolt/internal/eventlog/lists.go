@@ -93,8 +93,8 @@ func (w *eventWalk) resume(n uint64) uint64 {
 	return n + 1
 }
 
-// within returns the numbers of the account's events in a run, ascending, if their types match the
-// query. It returns none if the run is unreadable.
+// within returns the numbers of the account's events in a run, ascending. If the run is indexed,
+// within omits events whose types do not match the query, and events in unreadable index rows.
 func (w *eventWalk) within(run uint64) (numbers []uint64) {
 	if run >= w.indexed {
 		var looked int

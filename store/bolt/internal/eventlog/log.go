@@ -86,7 +86,7 @@ type Step struct {
 	markClock func() error
 
 	late           []row  // attempts that are not packed
-	published      int    // bytes written to schema.Events since the dividers were moved
+	published      int    // bytes that the batch has written to schema.Events since it moved the dividers
 	divided        uint64 // like Writer.divided; 0 if the batch has not moved them
 	fresh, skipped bitmaps
 

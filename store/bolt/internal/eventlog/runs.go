@@ -24,7 +24,7 @@ const RunSize = 8192
 // microseconds, estimated high.
 const (
 	maxCost     = 50_000
-	maxStepCost = 5_000 // in a step of the writer, which delays other steps
+	maxStepCost = 5_000 // in a write transaction, which delays the next one
 	costRecord  = 1     // reading a record
 	costIndex   = 5     // looking up the index row of a run
 	costDetails = 10    // assembling a delivery
@@ -124,8 +124,9 @@ func (v *View) ListDeliveries(ctx context.Context, webhook string, query driver.
 	return page, nil
 }
 
-// Walk calls visit with up to limit deliveries of the webhook that match the query, ascending,
-// starting at from. It returns the number to continue with, and whether it has reached the end.
+// Walk examines up to limit deliveries of the webhook, ascending, starting at from. It calls visit
+// with the deliveries that match the query and whose body is stored. It returns the number to
+// continue with, and whether it has reached the end.
 func (v *View) Walk(webhook string, query *driver.DeliveryQuery, from uint64, limit int, visit func(number uint64, d *driver.Delivery) error) (next uint64, done bool, err error) {
 	low, high := between(v.tx, query.From, query.To)
 	w := v.walk(webhook)
@@ -159,8 +160,8 @@ func (v *View) Walk(webhook string, query *driver.DeliveryQuery, from uint64, li
 	return next, true, nil
 }
 
-// NextEvent returns the ID of the first event that has a delivery to the webhook and a number of at
-// least from, or "" if there is none.
+// NextEvent returns the ID of the first event that has a delivery to the webhook with a number of
+// at least from, or "" if there is none. It skips events whose ID has been purged.
 func (v *View) NextEvent(webhook string, from uint64) string {
 	gone := Number(v.tx, schema.MetaIDsGone)
 	for segment := range v.segments.from(max(from, gone)) {

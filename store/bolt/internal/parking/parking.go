@@ -2,10 +2,10 @@
 // bytes per free page: a megabyte or more after a purge of millions of events.
 //
 // After a purge step, free pages are parked: moved into extents, which are buckets in schema.Spare
-// with one value of zeros each. A commit that parks pages fails if it would grow the file; the next
-// commit that parks pages tries smaller extents. When the list becomes too short, or the file grew
-// because no run of free pages was long enough, the largest extents are deleted, which frees their
-// pages without writing them.
+// with one value of zeros each. A commit that parks pages fails if the extents do not fit into free
+// pages; the next commit that parks pages tries smaller extents. When the list becomes too short,
+// or the file grew because no run of free pages was long enough, the largest extents are deleted,
+// which frees their pages without writing them.
 //
 // bbolt's option NoFreelistSync is no alternative: with it, bbolt scans the whole file at Open, and
 // again after each failed commit, while it holds the writer lock.

@@ -83,8 +83,8 @@ func (r *Requests) of(tx *groupcommit.Tx, kind Kind, account string) state {
 	return made
 }
 
-// add changes the number of requests by n, which may be negative. Call it before the step stores or
-// removes the requests.
+// add changes the number of requests by n, which may be negative. Call it before the requests are
+// stored or removed.
 func (r *Requests) add(tx *groupcommit.Tx, kind Kind, account string, n int) {
 	if made, ok := r.mirror.InStep(string(kind) + account); ok {
 		r.mirror.Set(tx, string(kind)+account, state{count: made.count + n})
@@ -173,7 +173,7 @@ func (r *Requests) Put(tx *groupcommit.Tx, kind Kind, account, name string, made
 	return tx.Put(schema.RequestTimes, record.RequestTimeKey(made.At, key), nil)
 }
 
-// since returns the time of the oldest request that has not expired.
+// since returns the earliest time of a request that has not expired.
 func since(options *driver.CreateOptions) time.Time {
 	return record.Round(time.Now().Add(-options.IdempotencyTTL))
 }
