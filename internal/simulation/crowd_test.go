@@ -9,8 +9,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// crowd gives many accounts one webhook each, whose receiver hangs, and restarts the host while
-// their deliveries are pending. Healthy receivers must still get their events in time.
+// crowd gives many accounts one webhook each, whose receiver hangs, and publishes events to them.
+// Healthy receivers must still get their events in time.
 func (w *world) crowd(ctx context.Context) {
 	time.Sleep(time.Hour)
 	made := make(map[string]string) // IDs by account

@@ -42,8 +42,8 @@ func (d *disk) holds(s store.Store) {
 	d.store = s
 }
 
-// fail makes commits fail until mend is called, and calls failed for each failed commit. It returns
-// false if commits cannot be made to fail now.
+// fail makes commits fail until mend is called. It calls failed for each commit that a full disk
+// rejects, and for the first failed sync. It returns false if commits cannot be made to fail now.
 func (d *disk) fail(how string, failed func()) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -15,8 +15,8 @@ const (
 	none   fault = ""
 	before fault = "before" // fails without an effect
 	after  fault = "after"  // fails after it has taken effect
-	hang   fault = "hang"   // hangs until its context ends, without an effect
-	stall  fault = "stall"  // takes effect, and then hangs until its context ends
+	hang   fault = "hang"   // hangs until its context ends, without an effect; continues when the fault ends
+	stall  fault = "stall"  // takes effect, hangs until its context or the fault ends, and fails
 	gone   fault = "gone"   // the calling process has died
 )
 

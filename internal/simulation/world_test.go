@@ -232,7 +232,7 @@ func (w *world) strikes(ctx context.Context) {
 	}
 }
 
-// burst publishes events concurrently, with contexts that end at every possible check.
+// burst publishes events concurrently, with contexts that end at different checks.
 func (w *world) burst(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, a := range w.accounts {

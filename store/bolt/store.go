@@ -160,10 +160,10 @@ func (s *Store) Leave(ctx context.Context, place string) error { return s.engine
 // the store is closed.
 func (s *Store) FileSize() (bytes, free int64) { return s.engine.FileSize() }
 
-// Close waits for the transactions in progress, including steps that wait for a commit. Then it
-// writes the alerts that are in memory only, and closes the file. From then on every method
-// returns [store.ErrClosed]; closing again has no effect. If the disk hangs in a commit, Close
-// waits for it.
+// Close writes the alerts that are in memory only, waits for the transactions in progress,
+// including changes that wait for a commit, and closes the file. From then on every method returns
+// [store.ErrClosed]; closing again has no effect. If the disk hangs in a commit, Close waits for
+// it.
 func (s *Store) Close() error { return s.engine.Close() }
 
 func open(path string, options ...Option) (*engine, error) {

@@ -35,8 +35,7 @@ const restoreSuffix = ".restoring-"
 // Restore writes the file under another name, "<path>.restoring-…", makes it durable, and renames
 // it. So if the process is killed, there is either no file at path or a complete one. The next
 // Restore to the same path removes all temporary files, including the file of a Restore that is
-// still running. If Restore returns an error, it has created no file at path. The error is an error
-// of the system, or it wraps
+// still running. If Restore returns an error, it has created no file at path. The error may wrap
 //
 //   - [ErrUnfenced] if the fence is incomplete,
 //   - [fs.ErrExist] if path exists,

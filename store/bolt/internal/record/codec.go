@@ -37,7 +37,7 @@ func (e *encoder) string(s string) { e.uint(uint64(len(s))); *e = append(*e, s..
 const ulidLength = 26
 
 // id writes an ID. If the ID ends in a ULID, like the IDs that this library makes, id writes 2n+1,
-// then the n bytes before the ULID, and then the 16 bytes of the ULID. This takes 13 bytes less
+// then the n bytes before the ULID, and then the 16 bytes of the ULID. This takes 10 bytes less
 // than a string. For any other ID, of n bytes, it writes 2n, and then the ID.
 func (e *encoder) id(s string) {
 	prefix := s[:max(len(s)-ulidLength, 0)]
