@@ -42,7 +42,7 @@ const (
 
 // Sets of uses.
 const (
-	Versioned   = Setting | Tagged          // the fields that an ETag covers: no secret that could be guessed from it
+	Versioned   = Setting | Tagged          // the fields that an ETag covers; no secrets, because these could be guessed from the ETag
 	Conditioned = Setting | Value | Guarded // a change of one of these fields requires a new evaluation of conditions
 )
 

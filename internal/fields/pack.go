@@ -38,7 +38,7 @@ func Unpacker(packed string) Walk {
 	return w
 }
 
-// Unknown appends the packed fields that the record does not list, such as those of a newer
+// Unknown appends the packed fields that the record does not list, such as fields of a newer
 // version, and damaged fields. Use it to keep such fields when the packed fields are replaced. It
 // overwrites r.
 func Unknown(b []byte, packed string, r Record) []byte {

@@ -28,7 +28,7 @@ const receiverVariable = "STORAGEAPI_LOAD_RECEIVER"
 const (
 	faultLose = "lose" // respond without reporting the event
 	faultExit = "exit"
-	faultAt   = 300 // after the events of [host.prepare]
+	faultAt   = 300 // after the events of [host.prepare], unless there are more webhooks
 )
 
 const maxHosts = 100_000

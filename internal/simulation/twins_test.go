@@ -611,9 +611,8 @@ func (d *deeds) takeAuditEntries() deed {
 	}}
 }
 
-// backlogOf returns the number of pending deliveries, and whether one is due. It omits the latter
-// for webhooks that cannot be claimed, because a disabled webhook may count as enabled until one of
-// its deliveries is loaded.
+// backlogOf returns the number of pending deliveries and, if these can be claimed, whether one is
+// due. A disabled webhook may count as enabled until one of its deliveries is loaded.
 func backlogOf(ctx context.Context, t *twin, webhook string) (any, error) {
 	backlog, err := t.worker.Backlog(ctx, webhook)
 	if webhook == "" {

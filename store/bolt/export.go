@@ -236,9 +236,9 @@ func (s *engine) Accounts(ctx context.Context, after string, limit int) (account
 }
 
 // accountsOf returns accounts greater than after from a bucket whose keys begin with the account.
-// It skips accounts for which counts returns false when called with the first row. The result
-// includes the limit smallest such accounts, and may include more: the bucket is sorted by the
-// length of the account first, so accountsOf reads up to limit accounts of each length.
+// It skips an account if counts returns false for the account's first row. The result includes the
+// limit smallest such accounts, and may include more: the bucket is sorted by the length of the
+// account first, so accountsOf reads up to limit accounts of each length.
 func (s *engine) accountsOf(c *bbolt.Cursor, counts func(row []byte) bool, after string, limit int) (accounts []string) {
 	for first, _ := c.First(); first != nil; {
 		length, _ := binary.Uvarint(first)

@@ -45,7 +45,7 @@ type eventState struct {
 	next       [6]position    // in segmentTables
 }
 
-// A delivery holds what the rows of a delivery imply for the index of failed deliveries.
+// A delivery is the state of a delivery on which the index of failed deliveries depends.
 type delivery struct {
 	number  uint64
 	webhook []byte

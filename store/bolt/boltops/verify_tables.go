@@ -29,8 +29,8 @@ type table struct {
 	// any value is valid, and the row of an index is one entry.
 	row func(v *verifier, k, value []byte) (problem string)
 
-	// source is the bucket whose rows require the rows of this one; nil if this is no index. The
-	// rows must be exactly those required.
+	// source is the bucket whose rows require the rows of this one; nil if this is no index. An index
+	// must have each required row and no other row.
 	source []byte
 }
 
@@ -449,7 +449,8 @@ func (v *verifier) auditPending(k, value []byte) string {
 	return ""
 }
 
-// auditRoutine checks the row of a routine audit entry, or the row that counts those of an account.
+// auditRoutine checks the row of a routine audit entry, or the row with an account's number of
+// routine entries.
 func (v *verifier) auditRoutine(k, value []byte) string {
 	account, tail, _ := split(k)
 	switch number := record.Number([]byte(tail)); {

@@ -125,9 +125,9 @@ func (s *Segments) from(number uint64) iter.Seq[*record.Segment] {
 	}
 }
 
-// eventFrom returns the publication time of the event to which the number belongs, and the number
-// after its last delivery. If the event is unreadable, the results are for the next readable event;
-// end is 0 if there is none.
+// eventFrom returns the publication time of an event, and the number after its last delivery.
+// number is the number of the event or of one of its deliveries. If the event is unreadable, the
+// results are for the next readable event; end is 0 if there is none.
 func (s *Segments) eventFrom(number uint64) (end uint64, published time.Time) {
 	for segment := range s.from(number) {
 		for i := max(0, segment.Index(number)); i < segment.Len(); i++ {

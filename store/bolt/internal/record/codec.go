@@ -190,8 +190,7 @@ func Number(b []byte) uint64 {
 	return binary.BigEndian.Uint64(b)
 }
 
-// Round returns a time in the form in which it is decoded later: in UTC, truncated to
-// milliseconds.
+// Round returns a time as decoding returns it: in UTC, truncated to milliseconds.
 func Round(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
 // noTime represents the zero time in fixed-size records, which otherwise hold Unix milliseconds.

@@ -61,8 +61,8 @@ func (p Pack) ByNumber(number uint64) []byte {
 	return nil
 }
 
-// Without returns a copy of the pack that omits the records for whose number drop returns true, or
-// nil if no record is left. All records must have been added with AppendNumbered.
+// Without returns a copy of the pack that omits the records for which drop(number) is true, or nil
+// if no record is left. All records must have been added with AppendNumbered.
 func (p Pack) Without(drop func(number uint64) bool) []byte {
 	var kept Packer
 	for i := range p.Len() {

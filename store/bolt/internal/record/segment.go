@@ -105,9 +105,10 @@ func (s *Segment) DeliveryTo(i int, webhook string) (number uint64, ok bool) {
 	return 0, false
 }
 
-// Without returns the segment and the pack of its bodies without the events for which drop returns
-// true, and the new first number. bodies may be empty. If no event is left, the records are nil.
-// The numbers of the remaining events do not change, so the numbers of removed events stay unused.
+// Without returns the segment and the pack of its bodies, both without the events i for which
+// drop(i) is true, and the new first number. bodies may be empty. If no event is left, the records
+// are nil. The numbers of the remaining events do not change, so the numbers of removed events stay
+// unused.
 func (s *Segment) Without(bodies Pack, drop func(i int) bool) (events, kept []byte, first uint64) {
 	var list, rest Packer
 	for i := range s.Len() {
