@@ -225,7 +225,7 @@ func TestRetention_EventsFromClockAYearAhead_ArePurgedOnTime(t *testing.T) {
 				}
 				store()
 				system.RunAhead(year)
-				for range 3 { // restart each time, with the correct clock
+				for range 3 { // a restart happens with the correct clock
 					store()
 					system.RunAhead(year)
 				}

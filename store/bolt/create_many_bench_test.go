@@ -13,11 +13,11 @@ import (
 	"github.com/storageapi/storageapi/store/driver"
 )
 
-// BenchmarkCreateManyKeys measures the creation of keys in 1,000 accounts by 256 goroutines, with
-// fsync, in files that already have 10,000 and 1 M keys. It reports the median rate of the turns,
-// the rate in the larger file relative to the smaller file ("rate"), and the size of the pages
-// written per key. Each key writes two pages that few other keys of the commit share: the page of
-// its hash, which is random, and the page of its account's newest keys.
+// BenchmarkCreateManyKeys measures commits of 256 new keys in different accounts, with fsync, in
+// files that already have 10,000 and 1 M keys. It reports the median rate of the turns, the rate in
+// the larger file relative to the smaller file ("rate"), and the size of the pages written per key.
+// Each key writes two pages that few other keys of the commit share: the page of its hash, which is
+// random, and the page of its account's newest keys.
 func BenchmarkCreateManyKeys(b *testing.B) {
 	const together = 256
 	counts := []int{10_000, 1_000_000}

@@ -30,7 +30,7 @@ var idKinds = []struct {
 	{"ascending", func(*rand.Rand) string { return "evt_" + ulid.Make().String() }},
 	{"random", randomID},
 	{"numbered", func(*rand.Rand) string { return numberedID(numbered.Add(1)) }},
-	{"repeated", func(*rand.Rand) string { return numberedID(numbered.Add(1)) }}, // each ID is published twice
+	{"repeated", func(*rand.Rand) string { return numberedID(numbered.Add(1)) }}, // BenchmarkEventIDs publishes these IDs again
 }
 
 // numbered is the last number of a numbered ID.

@@ -45,11 +45,11 @@ const (
 	keysChanged = 12 // by each process
 )
 
-// TestLostSyncs makes a sync or a write of a real file fail (EIO), or kills the process during a
-// commit. The process continues after the failed call, and another process follows. At many
-// moments, the test simulates a power loss, after which the disk has a random part of the data
-// written since the last sync. It must be possible to open the file, which must contain every
-// change acknowledged by then and no refused change.
+// TestLostSyncs makes a sync or a write of a real file fail, or kills the process during a commit.
+// The process continues after the failed call, and another process follows. At many moments, the
+// test simulates a power loss, after which the disk has a random part of the data written since the
+// last sync. It must be possible to open the file, which must contain every change acknowledged by
+// then and no refused change.
 func TestLostSyncs(t *testing.T) {
 	t.Parallel()
 	if testbubble.Raced {

@@ -51,10 +51,10 @@ func sealing(tb testing.TB) *signing.Keyring {
 }
 
 // newLostHost makes the files. After the backup, one key is deleted, one rotated, one disabled and
-// one created; the others are unchanged. The webhooks get the same changes, except that one gets
-// another URL instead of a rotation. Each event goes to all webhooks that the account has at the
-// time. The first event is delivered before the backup, the second after it, and the third never.
-// Two more are published after the backup, one of which is delivered.
+// one created; one webhook is deleted, one gets another URL and one is created. Each event goes to
+// all webhooks that the account has at the time. The first event is delivered before the backup,
+// the second after it, and the third never. Two more are published after the backup, one of which
+// is delivered.
 func newLostHost(t testing.TB, options ...bolt.Option) *lostHost {
 	t.Helper()
 	h := &lostHost{dir: t.TempDir(), tokens: map[string]apikeys.Token{}, keys: map[string]boltops.Ref{}, hooks: map[string]boltops.Ref{}}
