@@ -12,9 +12,9 @@ const (
 	placesPerID   = 5
 )
 
-// An idFilter reports which of 64 runs may contain a key. It holds one Bloom filter per run,
-// stored so that bit i of each word belongs to run i; a lookup in all runs reads placesPerID
-// words. The filter of a run has one false positive per thousand keys, and no false negatives.
+// An idFilter reports which of 64 runs may contain a key. It holds one Bloom filter per run, stored
+// so that bit i of each word belongs to run i; a lookup in all runs reads placesPerID words. The
+// filter of a run has about 1.4 false positives per thousand keys, and no false negatives.
 type idFilter struct {
 	runs   []uint64 // in order of addition
 	kept   uint64   // bit i is set unless runs[i] was dropped

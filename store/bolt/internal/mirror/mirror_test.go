@@ -32,8 +32,8 @@ func inStep(m *mirror.Mirror[string, string], key string) string {
 	return "-"
 }
 
-// TestEnd runs a transaction that sets one key, drops another and reads a third, and ends it with
-// each outcome. It checks the values that readers and steps get before and after.
+// TestEnd runs a transaction that sets, drops and reads keys, and ends it with each outcome. It
+// checks the values that readers and steps get before and after.
 func TestEnd(t *testing.T) {
 	keys := []string{"set", "dropped", "reread", "new", "untouched"}
 	all := func(get func(*mirror.Mirror[string, string], string) string, m *mirror.Mirror[string, string]) []string {
@@ -46,7 +46,7 @@ func TestEnd(t *testing.T) {
 	for _, test := range []struct {
 		outcome mirror.Ending
 		want    []string
-		fills   []string // after all keys were offered with their values in the file
+		fills   []string // after each key was offered the value "filled"
 	}{
 		{mirror.Applied, []string{"set 2", "-", "reread 2", "new 2", "untouched 1"}, []string{"set 2", "filled", "reread 2", "new 2", "untouched 1"}},
 		{mirror.Undone, []string{"set 1", "dropped 1", "reread 1", "-", "untouched 1"}, []string{"set 1", "dropped 1", "reread 1", "filled", "untouched 1"}},
