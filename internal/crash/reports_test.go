@@ -144,7 +144,7 @@ func watched(t *testing.T, file string) (paths []string) {
 	return paths
 }
 
-// A reporter reports on one account to each host in turn.
+// A reporter sends reports about one account to each host in turn.
 type reporter struct {
 	name  string
 	steps func(n int) []string // the requests of the n-th report

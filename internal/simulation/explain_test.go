@@ -22,7 +22,7 @@ var explained verdicts
 type verdicts struct {
 	mu    sync.Mutex
 	count map[webhooks.Reason]int
-	loose int // explanations of which only the delivery's state was checked
+	loose int // number of explanations of which only the delivery's state was checked
 }
 
 func (v *verdicts) add(reason webhooks.Reason, loose bool) {

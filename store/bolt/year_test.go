@@ -88,7 +88,7 @@ func TestYear(t *testing.T) {
 	})
 }
 
-// tellOf reports the given number of files that expire in a week.
+// tellOf reports the given number of files, which expire in a week.
 func tellOf(t *testing.T, s *engine, files int) {
 	event := driver.EncodedEvent{
 		ID: fmt.Sprintf("evt_%x", time.Now().UnixNano()), Account: "acct_00", Type: alerts.TypeFilesExpiring, Timestamp: time.Now(),

@@ -13,8 +13,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/pagefile"
 )
 
-// A child process that is being started holds copies of all descriptors. They must not keep a file
-// locked that was opened for reading and closed again.
+// A child process that is being started holds copies of all descriptors. These copies must not keep
+// a file locked after it was opened for reading and closed.
 func TestClose_ChildHoldsDescriptor_FileIsNotLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	open := func(options *bbolt.Options) (close func(), descriptor int) {
