@@ -26,7 +26,7 @@ type clients struct {
 
 // A key is the expected state of an API key.
 type key struct {
-	name     string // of the key, and of its lines in the story
+	name     string // name of the key, also in the story
 	id       string
 	token    string // empty means not known
 	previous string // the token before the last rotation, while it may be valid
