@@ -16,7 +16,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/client"
 	"github.com/storageapi/storageapi/signing"
 )
@@ -231,7 +230,7 @@ func (l *listener) sleep(d time.Duration) error {
 // body.
 func (l *listener) event(event client.Event) (result string, err error) {
 	body, err := l.client.EventBody(l.ctx, event.ID)
-	if refusal, ok := errors.AsType[*client.Error](err); ok && refusal.Status == http.StatusNotFound && refusal.Code == auth.CodeNotFound { // a proxy's 404 has no code
+	if refusal, ok := errors.AsType[*client.Error](err); ok && refusal.Status == http.StatusNotFound && refusal.Code == "NOT_FOUND" { // a proxy's 404 has no code
 		return "skipped: its body is not stored", nil
 	}
 	if err != nil {

@@ -41,6 +41,7 @@ func TestRenameKey(t *testing.T) {
 		`{"scopes":["files:write"]}`:           `body has an unknown field "scopes"; the fields are name, enabled, expiresAt, labels`,
 		`{"labels":null}`:                      "labels must be an object, not null",
 		`{"labels":{"a":1}}`:                   "labels must have only strings as values, not a number",
+		`{"labels":{"a":"b","a":null}}`:        `labels must have "a" only once`,
 		`{"labels":{"":"a"}}`:                  "labels must have names of 1 to 64 characters",
 		`{"enabled":null}`:                     "enabled must be a boolean, not null",
 		`{"enabled":"no"}`:                     "enabled must be a boolean, not a string",

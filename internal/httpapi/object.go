@@ -221,14 +221,18 @@ func parseJSON[J value](name string, raw json.RawMessage) (J, error) {
 		if raw[0] != '{' {
 			return value, invalid(name, "must be an object, not "+kind(raw))
 		}
-		var members map[string]json.RawMessage
-		if err := json.Unmarshal(raw, &members); err != nil {
-			return value, err
-		}
-		for _, member := range members {
-			if member[0] != '"' && member[0] != 'n' {
-				return value, invalid(name, "must have only strings as values, not "+kind(member))
+		seen := make(map[string]bool)
+		if err := eachMember(raw, func(member string, raw json.RawMessage) error {
+			if raw[0] != '"' && raw[0] != 'n' {
+				return invalid(name, "must have only strings as values, not "+kind(raw))
 			}
+			if seen[member] {
+				return invalid(name, fmt.Sprintf("must have %.32q only once", member))
+			}
+			seen[member] = true
+			return nil
+		}); err != nil {
+			return value, err
 		}
 		return value, json.Unmarshal(raw, target)
 	}

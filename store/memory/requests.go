@@ -30,7 +30,7 @@ func (r requests) before(account string, options *driver.CreateOptions) (made *d
 // full reports whether the account has reached its limit of remembered requests. It scans all
 // requests, and forgets those that have expired.
 func (r requests) full(account string, options *driver.CreateOptions) bool {
-	if options.IdempotencyKey == "" || options.MaxIdempotencyKeys == 0 {
+	if options.IdempotencyKey == "" {
 		return false
 	}
 	known := 0
@@ -41,7 +41,7 @@ func (r requests) full(account string, options *driver.CreateOptions) bool {
 		}
 		return old
 	})
-	return known >= options.MaxIdempotencyKeys
+	return options.MaxIdempotencyKeys > 0 && known >= options.MaxIdempotencyKeys
 }
 
 // note records a creation if options has an idempotency key.

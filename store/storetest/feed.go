@@ -169,8 +169,11 @@ func (f *feed) added(reports []Report, want int) (added []Report) {
 // published stores an event for want webhooks, and returns its deliveries by webhook.
 func (f *feed) published(event driver.EncodedEvent, want int) map[string]driver.DeliveryRef {
 	f.Helper()
-	refs := map[string]driver.DeliveryRef{}
-	for _, r := range f.added(f.during(func() { f.enqueue(event, want) }), want) {
+	refs, known := map[string]driver.DeliveryRef{}, f.seen()
+	reports := slices.DeleteFunc(f.during(func() { f.enqueue(event, want) }), func(r Report) bool {
+		return slices.ContainsFunc(known, func(k Report) bool { return k.Method == "Add" && k.Ref == r.Ref }) // repeated, which is allowed
+	})
+	for _, r := range f.added(reports, want) {
 		refs[r.Ref.WebhookID] = r.Ref
 	}
 	if len(refs) != want {

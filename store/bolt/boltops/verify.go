@@ -83,8 +83,8 @@ func (r *Report) add(p Problem) {
 //   - [signing.ErrSealed] or [signing.ErrSealer] if the Sealer cannot open the data key.
 //
 // Damage in a name or in the body of an event may remain unnoticed, because these have no
-// checksum. Verify takes some MiB of memory, and 32 KiB for each GiB of the file. A file of 1 GiB
-// takes some seconds.
+// checksum. Verify takes some MiB of memory, and 32 KiB for each GiB of the file; if many rows of an
+// index differ, it may take hundreds of MiB to name them. A file of 1 GiB takes some seconds.
 func Verify(path string, sealer signing.Sealer) (Report, error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	var report Report

@@ -2,6 +2,7 @@ package boltops
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -51,30 +52,53 @@ type delivery struct {
 	webhook []byte
 	attempt int  // number of the last attempt
 	failed  bool // whether schema.Failed must list it
+	fresh   bool // pending as published
 }
 
 // A runIndex is the state of an index whose rows list numbers: schema.Runs lists the deliveries of
 // each webhook, and schema.EventRuns the events of each account and type.
 type runIndex struct {
 	end   uint64 // all lower numbers are indexed
+	kept  uint64 // all numbers from here on are indexed
 	first []byte // key of the first row; earlier rows may have been purged
 }
 
-func (v *verifier) newRunIndex(bucket, end []byte) runIndex {
-	first, _ := v.tx.Bucket(bucket).Cursor().First()
-	return runIndex{min(eventlog.Number(v.tx, end), v.last+1), first}
+func (v *verifier) newRunIndex(bucket, end []byte, kept uint64) runIndex {
+	x := runIndex{end: min(eventlog.Number(v.tx, end), v.last+1), kept: kept}
+	if !v.broken[string(bucket)] {
+		x.first, _ = v.tx.Bucket(bucket).Cursor().First()
+	}
+	return x
+}
+
+// firstBody returns the last number of the first segment with bodies. Attempts at these events, and so
+// their rows in schema.Runs, are kept at least as long as bodies.
+func (v *verifier) firstBody() uint64 {
+	if !v.broken[string(schema.Events)] {
+		c := v.tx.Bucket(schema.Events).Cursor()
+		for k, _ := c.Seek(record.NumberKey(eventlog.Number(v.tx, schema.MetaBodiesGone))); k != nil; k, _ = c.Next() {
+			if len(k) == 9 && k[8] == 'b' {
+				return record.Number(k[:8])
+			}
+		}
+	}
+	return math.MaxUint64
 }
 
 // readEvents checks the segments with their bodies, and the rows that belong to them.
 func (v *verifier) readEvents(events *table) {
-	erasure, _ := v.tx.Bucket(schema.Erasures).Cursor().First()
+	erasing := v.broken[string(schema.Erasures)]
+	if !erasing {
+		erasure, _ := v.tx.Bucket(schema.Erasures).Cursor().First()
+		erasing = erasure != nil
+	}
 	v.eventState = eventState{
 		last: v.tx.Bucket(schema.Events).Sequence(), found: eventlog.NewSegments(v.tx),
-		erasing: erasure != nil || v.broken[string(schema.Erasures)], idsFrom: eventlog.Number(v.tx, schema.MetaIDsGone),
+		erasing: erasing, idsFrom: eventlog.Number(v.tx, schema.MetaIDsGone),
 	}
 	v.runs = map[string]runIndex{
-		string(schema.Runs):      v.newRunIndex(schema.Runs, schema.MetaRuns),
-		string(schema.EventRuns): v.newRunIndex(schema.EventRuns, schema.MetaEventRuns),
+		string(schema.Runs):      v.newRunIndex(schema.Runs, schema.MetaRuns, v.firstBody()),
+		string(schema.EventRuns): v.newRunIndex(schema.EventRuns, schema.MetaEventRuns, 0),
 	}
 	copy(v.idSecret[:], v.tx.Bucket(schema.Meta).Get(schema.MetaIDSecret))
 	if !v.broken[string(schema.EventIDs)] {
@@ -176,7 +200,7 @@ func (v *verifier) event(i int) (problem string) {
 func (v *verifier) wantNumber(bucket []byte, number uint64, tail []byte) {
 	x := v.runs[string(bucket)]
 	row := append(record.NumberKey(number/eventlog.RunSize*eventlog.RunSize), tail...)
-	if number < x.end && x.first != nil && bytes.Compare(row, x.first) >= 0 {
+	if number < x.end && (number >= x.kept || x.first != nil && bytes.Compare(row, x.first) >= 0) {
 		v.want(bucket, row, record.NumberKey(number))
 	}
 }
@@ -240,12 +264,26 @@ func (v *verifier) delivery(number uint64) *delivery {
 
 func noDelivery(number uint64) string { return fmt.Sprintf("no such delivery: %d", number) }
 
-func (v *verifier) fresh(k, value []byte) string { return v.bitmap(k, value, v.countPending) }
+func (v *verifier) fresh(k, value []byte) string {
+	return v.bitmap(k, value, func(number uint64, d *delivery) {
+		d.fresh = true
+		v.countPending(number, d)
+	})
+}
 
 func (v *verifier) skipped(k, value []byte) string {
-	return v.bitmap(k, value, func(number uint64, d *delivery) {
+	both := ""
+	problem := v.bitmap(k, value, func(number uint64, d *delivery) {
+		if d.fresh {
+			both = alsoFresh(number)
+		}
 		d.failed = number < v.runs[string(schema.Runs)].end // later deliveries are listed when their run is indexed
 	})
+	return cmp.Or(problem, both)
+}
+
+func alsoFresh(number uint64) string {
+	return fmt.Sprintf("delivery %d is also in %s", number, schema.Fresh)
 }
 
 // bitmap checks a bitmap of the segment's deliveries, and calls visit with each of them.
@@ -281,6 +319,9 @@ func (v *verifier) pendingRow(k, value []byte) string {
 	if d == nil {
 		return noDelivery(record.Number(k))
 	}
+	if d.fresh {
+		return alsoFresh(d.number)
+	}
 	v.countPending(0, d)
 	_, err := record.DecodePending(value)
 	return unless(err == nil, unreadable)
@@ -313,6 +354,9 @@ func (v *verifier) attemptAt(number uint64, want int, value []byte) string {
 	d := v.delivery(number)
 	if d == nil {
 		return noDelivery(number)
+	}
+	if d.fresh {
+		return alsoFresh(number)
 	}
 	attempt, outcome, err := record.DecodeAttempt(value)
 	if err != nil || attempt.Number != want {

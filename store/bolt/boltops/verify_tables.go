@@ -260,6 +260,8 @@ func (v *verifier) meta(k, value []byte) string {
 	case string(schema.MetaRuns), string(schema.MetaEventRuns), string(schema.MetaIDsGone), string(schema.MetaBodiesGone):
 		if n := record.Number(value); len(value) == 8 && n > v.tx.Bucket(schema.Events).Sequence()+1 {
 			return "is greater than the last assigned number"
+		} else if bytes.HasSuffix(k, schema.MetaRuns) && n%eventlog.RunSize != 0 {
+			return "is not the first number of a run"
 		}
 		return wantLength(value, 8)
 	case string(schema.MetaMarks):

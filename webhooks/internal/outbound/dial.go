@@ -4,18 +4,17 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"slices"
 	"time"
 )
 
 const (
-	minDialTimeout = 2 * time.Second // per address, unless it is the last one
+	minDialTimeout = 2 * time.Second // per address, but at most half of the time left
 	maxAddresses   = 8               // tried per address family
 )
 
-// dialAny connects to one of a name's addresses. It tries one after the other, IPv4 first, because
-// more hosts lack IPv6. It tries only the first maxAddresses of each family, because a name's owner
-// can point it at thousands of third-party addresses.
+// dialAny connects to one of a name's addresses. It tries one after the other, the families in turn,
+// IPv4 first, because more hosts lack IPv6. It tries only the first maxAddresses of each family,
+// because a name's owner can point it at thousands of third-party addresses.
 func dialAny(ctx context.Context, dialer *net.Dialer, addrs []netip.Addr, port string) (net.Conn, error) {
 	var four, six []netip.Addr
 	for _, addr := range addrs {
@@ -25,13 +24,17 @@ func dialAny(ctx context.Context, dialer *net.Dialer, addrs []netip.Addr, port s
 			six = append(six, addr)
 		}
 	}
-	tried := slices.Concat(four[:min(len(four), maxAddresses)], six[:min(len(six), maxAddresses)])
+	var tried []netip.Addr
+	for i := range maxAddresses {
+		tried = append(tried, four[min(i, len(four)):min(i+1, len(four))]...)
+		tried = append(tried, six[min(i, len(six)):min(i+1, len(six))]...)
+	}
 	var failed error
 	for i, addr := range tried {
 		timed, cancel := ctx, context.CancelFunc(func() {})
 		if deadline, ok := ctx.Deadline(); ok && i < len(tried)-1 {
-			share := time.Until(deadline) / time.Duration(len(tried)-i)
-			timed, cancel = context.WithTimeout(ctx, max(share, minDialTimeout))
+			left := time.Until(deadline)
+			timed, cancel = context.WithTimeout(ctx, max(left/time.Duration(len(tried)-i), min(minDialTimeout, left/2)))
 		}
 		conn, err := dialer.DialContext(timed, "tcp", net.JoinHostPort(addr.String(), port))
 		cancel()

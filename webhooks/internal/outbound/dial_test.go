@@ -1,12 +1,16 @@
 package outbound
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
 // For a name with thousands of addresses, an attempt dials only a few of them. Otherwise the name's
@@ -44,5 +48,31 @@ func TestDialAny_NameWithThousandsOfAddresses_TriesAFewOfEachFamily(t *testing.T
 		if got := tried.six.Load(); got != wantSix {
 			t.Errorf("%s: %d IPv6 addresses were tried, want %d", name, got, wantSix)
 		}
+	}
+}
+
+// A name's IPv4 addresses may drop packets, even all of them.
+func TestDialAny_IPv4DropsPackets_TriesIPv6(t *testing.T) {
+	for _, addresses := range []int{1, maxAddresses} {
+		testbubble.Run(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			addrs := []netip.Addr{netip.IPv6LinkLocalAllRouters()}
+			for i := range addresses {
+				addrs = append(addrs, netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}))
+			}
+			tried := false
+			dialer := net.Dialer{ControlContext: func(ctx context.Context, network, _ string, _ syscall.RawConn) error {
+				if network == "tcp6" {
+					tried = true
+					return syscall.ECONNREFUSED
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			}}
+			if _, err := dialAny(ctx, &dialer, addrs, "443"); err == nil || !tried {
+				t.Errorf("with %d IPv4 addresses: %v, IPv6 tried: %t", addresses, err, tried)
+			}
+		})
 	}
 }
