@@ -249,7 +249,7 @@ func TestOpenAPIOfAHostThatHides(t *testing.T) {
 	}
 }
 
-func TestOpenAPIOfAHostWithAnotherUnit(t *testing.T) {
+func TestOpenAPI_HostWithOwnUnit(t *testing.T) {
 	text := string(newHost(t, storageapi.Config{Store: memory.New(), Alerts: alerts.Config{Unit: `"EUR"`}}).OpenAPI())
 	if n := strings.Count(text, `An amount of \"EUR\" as a decimal string`); n != 2 || strings.Contains(text, "SUI") || !json.Valid([]byte(text)) {
 		t.Errorf("the unit is named %d times", n)

@@ -105,5 +105,5 @@ func (i importer) Import(path string) (*types.Package, error) {
 	if found, ok := i.known[path]; ok {
 		return found, nil
 	}
-	return nil, fmt.Errorf("%s is not listed before what imports it", path)
+	return nil, fmt.Errorf("%s is not listed before the packages that import it", path)
 }

@@ -93,7 +93,7 @@ func TestUsage_Kinds_AreCountedSeparately(t *testing.T) {
 	box.want(t, "another account", approaching(8, 10, "2026-11", 0.8))
 }
 
-func TestUsage_ManyReports_WriteOnlyAlerts(t *testing.T) {
+func TestUsage_ManyReports_OnlyAlertsAreWritten(t *testing.T) {
 	box := newTeller()
 	s := newService(t, box, testConfig{Now: testclock.At(noon).Now})
 	for used := range int64(1000) {

@@ -176,7 +176,7 @@ func TestImport_Repeated_FindsExistingKey(t *testing.T) {
 }
 
 // An imported key has the limits and labels of its row, which apply to its old value.
-func TestImport_Limits_ApplyToOldValue(t *testing.T) {
+func TestImport_ValueWithLimits_IsHeldToThem(t *testing.T) {
 	s, _ := newImporter(t, memory.New())
 	row := ofTable("plain", sum(oldValue(1)))
 	row.Resources, row.AllowedNetworks, row.RateLimit, row.Labels = []string{"b", "a"}, []string{"192.0.2.0/24"}, 60, map[string]string{"team": "billing"}

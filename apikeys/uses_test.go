@@ -136,8 +136,8 @@ func TestUses_PreviousToken_AreSeparate(t *testing.T) {
 	})
 }
 
-// The uses of a busy key are written at most once a minute, but the displayed last use is never
-// more than a second old.
+// The uses of a busy key are written at most once a minute, but the displayed time of the last use
+// never lags by more than a second.
 func TestUsesAreCoalesced(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		store := newSpy()

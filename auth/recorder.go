@@ -51,7 +51,7 @@ func RoutePattern(pattern func(*http.Request) string) RouteOption {
 	return func(r *route) { r.pattern = pattern }
 }
 
-// NoteScopes records that the request of ctx has used the scopes, so that people can find the scopes
+// NoteScopes records that the request in ctx used the given scopes, so that people can find scopes
 // that a key does not need. [Authenticator.Require] and the routes of the API call it. Call it in a
 // handler behind [Authenticator.Handler] that checks scopes itself. Scopes that the key does not
 // hold are ignored. Outside a guarded handler it does nothing.

@@ -14,7 +14,7 @@ const (
 
 // Resources limits a key or webhook to some of the host's resources, such as environments or
 // buckets. Their names mean nothing to this library, which compares them exactly. The zero
-// Resources is not a limit. Values can be compared with ==.
+// Resources imposes no limit. Values can be compared with ==.
 type Resources struct{ names string } // sorted, without duplicates, separated by spaces
 
 var errResources = errors.New("must be 1 to 64 names of 1 to 128 visible ASCII characters each; omit it for no limit")
@@ -128,10 +128,10 @@ func (of *route) admits(p *Principal, r *http.Request) (resource string, ok bool
 	return resource, p.Allows(resource)
 }
 
-// WriteOutside answers 403 FORBIDDEN to a key that is limited to other resources. required are the
-// resources that the key would need. Programs find them in the error's field requiredResources and
-// in WWW-Authenticate: error="insufficient_scope", resource="bucket-1 bucket-2". Names that are not
-// valid are left out.
+// WriteOutside responds with 403 FORBIDDEN if the key is limited to other resources. required lists
+// the resources that the key would need; clients can read them in the error's field
+// requiredResources and in WWW-Authenticate: error="insufficient_scope", resource="bucket-1
+// bucket-2". Names that are not valid are left out.
 func (a *Authenticator) WriteOutside(w http.ResponseWriter, required ...string) {
 	required = slices.DeleteFunc(slices.Clone(required), func(name string) bool { return !IsResource(name) })
 	body := errorBody{Code: CodeForbidden, Message: "This API key is limited to resources, and the request is not limited to any of them."}

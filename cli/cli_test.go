@@ -294,7 +294,7 @@ func TestRun_AccountsAndFiles(t *testing.T) {
 	run(ctx, config, "", "accounts", "list", "-json").want(t, 0, "")
 	run(ctx, config, value, "keys", "find").want(t, 1, "not found")
 
-	// The restored file has the key again, unless the list of revocations names the account.
+	// A restore brings the key back, unless the list of revocations names the account.
 	run(ctx, config, "", "restore", "-from", in("backup.db"), "-to", path, "-nothing-revoked").want(t, 1, "move it aside, and name it in -abandoned")
 	run(ctx, config, "", "restore", "-from", in("backup.db"), "-to", in("new.db")).want(t, 1, "name the abandoned file in -abandoned, list keys in -revoked, or set -nothing-revoked")
 	run(ctx, config, "", "restore", "-from", in("backup.db"), "-to", in("new.db"), "-abandoned", in("backup.db")).want(t, 1, "-abandoned is the backup itself")

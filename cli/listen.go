@@ -142,7 +142,7 @@ func (l *listener) begin(api, from string) error {
 			return fmt.Errorf("cannot read %s: %w", l.file, err)
 		}
 		if at.API != api || !slices.Equal(at.Types, l.types) {
-			return fmt.Errorf("%s belongs to other events: use its -api and -types, or set -cursor or -from", l.file)
+			return fmt.Errorf("cursor file %s was saved with another -api or other -types: use the same again, or set -cursor or -from", l.file)
 		}
 		l.at = at
 	default:

@@ -217,7 +217,7 @@ func TestListen_PostsEachEventOnce(t *testing.T) {
 	if diff := cmp.Diff(append(old, want...), l.received); diff != "" {
 		t.Errorf("received from the beginning (-want +got):\n%s", diff)
 	}
-	run(t.Context(), cli.Config{}, "", append(l.args, "-types", "balance.low")...).want(t, 1, "belongs to other events")
+	run(t.Context(), cli.Config{}, "", append(l.args, "-types", "balance.low")...).want(t, 1, "was saved with another -api")
 	run(t.Context(), cli.Config{}, "", append(l.args, "-cursor", "missing", "-from", "cursor")...).want(t, 1, "missing")
 	t.Setenv("KEY", "sak_wrong")
 	run(t.Context(), cli.Config{}, "", append(l.args, "-from", "now")...).want(t, 1, "401 UNAUTHORIZED")

@@ -31,7 +31,7 @@ func (r *run) service(path, value string) (*client.Client, error) {
 	}
 	api, closeAll, err := r.Open(r.ctx)
 	if errors.Is(err, bolt.ErrLocked) {
-		err = fmt.Errorf("%w; to use a running host, set -ops to the URL of its operations", err)
+		err = fmt.Errorf("%w; to use a running host, set -ops to the URL of its port for operators", err)
 	}
 	if err != nil {
 		return nil, err

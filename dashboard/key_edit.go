@@ -20,7 +20,7 @@ func (p *pages) turnKey(c *call) (response, error) {
 	id, to := c.PathValue("id"), c.PostForm.Get("to")
 	on := to == "resumed"
 	if !on && to != "paused" {
-		return response{}, badForm{errors.New("neither paused nor resumed")}
+		return response{}, badForm{errors.New("the form has neither \"paused\" nor \"resumed\"")}
 	}
 	if _, err := p.keys.Update(c.Context(), c.account, id, apikeys.UpdateParams{Enabled: &on, If: p.mayExtend(c)}); err != nil {
 		return response{}, err

@@ -20,8 +20,8 @@ type Observer struct {
 	Published func(ctx context.Context, p Publication)
 
 	// Changed is called for each change to a key or webhook by this process, and when this process
-	// reports a failing webhook or disables one. It is not called for a change if the store did not
-	// report its result. For changes by other processes and for expiring keys, use
+	// reports a failing webhook or disables one. It is not called for a change whose outcome the
+	// store did not report. For changes by other processes and for expiring keys, use
 	// storageapi.Config.Notify.
 	Changed func(n audit.Entry)
 

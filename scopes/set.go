@@ -11,9 +11,9 @@ import (
 // A Set is a set of scopes that keeps the order in which they were added. It is a value of 48
 // bytes: assigning copies it, and querying, comparing and copying it allocate nothing. Building a
 // set of scopes in section 5 of docs/spec.md does not allocate either. Adding a scope declared by a
-// host allocates a string with the names of all members. The zero Set is empty and grants nothing.
-// Two Sets are == if they have the same members in the same order. To compare them without their
-// order, check that each covers the other.
+// host allocates one string that holds the names of all members. The zero Set is empty and grants
+// nothing. Two Sets are == if they have the same members in the same order. To compare them without
+// their order, check that each covers the other.
 type Set struct {
 	// If all members are scopes in section 5, order holds their numbers, four bits each, with the
 	// first member in the lowest bits. Otherwise names holds the names of all members in order,

@@ -150,7 +150,7 @@ func (g *github) wantLive(token string, want bool) {
 	}
 }
 
-func TestHandler_ExampleOfGitHub_IsAccepted(t *testing.T) {
+func TestHandler_GitHubsExample_IsAccepted(t *testing.T) {
 	keys, err := secretscanning.ParsePublicKeys([]byte(`{"public_keys":[{"key_identifier":"` + githubID + `","key":` +
 		string(must(json.Marshal(githubPEM))) + `,"is_current":true}]}`))
 	if err != nil {
@@ -174,7 +174,7 @@ func must(text []byte, err error) []byte {
 	return text
 }
 
-func TestHandler_Revoke_RefusesLeakedValuesOnly(t *testing.T) {
+func TestHandler_Revoke_RevokesOnlyLeakedValues(t *testing.T) {
 	g := newGithub(t, secretscanning.Config{Revoke: true}, nil)
 	leaked, other := g.create("leaked"), g.create("other")
 	status, labels := g.report(leaked, "no key", leaked)

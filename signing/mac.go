@@ -97,7 +97,7 @@ func (w *workspace) appendService(dst []byte, m *macs, body []byte) []byte {
 	return hex.AppendEncode(dst, w.compute(m.service, nil, body))
 }
 
-// appendStandard appends the value for Webhook-Signature with one secret to dst. prefix is
+// appendStandard appends to dst the value of Webhook-Signature for one secret. prefix is
 // "id.timestamp.".
 func (w *workspace) appendStandard(dst []byte, m *macs, prefix, body []byte) []byte {
 	dst = append(dst, "v1,"...)

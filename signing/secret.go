@@ -81,8 +81,8 @@ func secretOf(key []byte) Secret {
 	return Secret{open: func() *material { return m }}
 }
 
-// Reveal returns the text of the secret, or "" for the zero Secret. Use it only in the response
-// that shows a secret to its owner once, and in a store.
+// Reveal returns the text of the secret, or "" for the zero Secret. Use it only in the one response
+// that shows a new secret to its owner, and in stores.
 func (s Secret) Reveal() string {
 	if s.IsZero() {
 		return ""

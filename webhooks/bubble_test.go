@@ -31,8 +31,8 @@ type bubble struct {
 
 type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// inBubble runs test. The handler answers for every host name under example.com, and may sleep.
-// There is no TLS, which would take most of the time.
+// inBubble runs test in a bubble of virtual time. The handler serves every host name under
+// example.com, and may sleep. Connections do not use TLS, which would take most of the run time.
 func inBubble(t *testing.T, config webhooks.Config, handler http.HandlerFunc, test func(*bubble), options ...driver.Option) {
 	t.Helper()
 	testbubble.Run(t, func(t *testing.T) {

@@ -356,7 +356,7 @@ func TestObserver_Panics_AffectsNothingElse(t *testing.T) {
 		event := b.publish()
 		time.Sleep(time.Minute)
 		b.wantState(event, webhooks.Dead, 1)
-		// Created, published, attempted, turned off.
+		// One panic is logged for each of four calls: created, published, attempted and turned off.
 		if lines := b.logs.Lines("level=ERROR", "panicked"); len(lines) != 4 || strings.Contains(b.logs.String(), "SENTINEL") {
 			t.Errorf("logged:\n%s", b.logs)
 		}

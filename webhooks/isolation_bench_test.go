@@ -307,8 +307,8 @@ func percentile(list []arrival, percent int) float64 {
 	return list[min(len(list)*percent/100, len(list)-1)].took.Seconds() * 1000
 }
 
-// medianSecond computes the 99th percentile of each second and returns the median, in
-// milliseconds.
+// medianSecond computes the 99th percentile of the latencies of each second, and returns the median
+// of these, in milliseconds.
 func medianSecond(list []arrival) float64 {
 	if len(list) == 0 {
 		return 0

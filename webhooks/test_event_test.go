@@ -316,7 +316,7 @@ func TestSendTest_Flood_SendsOneASecond(t *testing.T) {
 }
 
 // A waiting test event ends when its webhook is deleted.
-func TestDelete_TestEventWaits_EndsIt(t *testing.T) {
+func TestDelete_PendingTestEvent_EndsIt(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		id := b.create(account)
 		if _, err := b.service.SendTest(b.Context(), account, id); err != nil {

@@ -76,7 +76,7 @@ func commands(path string) cli.Config {
 func run(ctx context.Context, out io.Writer, path, listen, metrics, password string) (err error) {
 	h := &host{password: sha256.Sum256([]byte(password)), sessions: make(map[string]time.Time)}
 	if password == "" {
-		return errors.New("set PASSWORD, to sign in with")
+		return errors.New("set PASSWORD to the password to sign in with")
 	}
 	file, err := bolt.Open(path, bolt.Wait(30*time.Second)) // waits for the previous process to exit
 	if err != nil {

@@ -130,9 +130,9 @@ func (l *ledger) begin() {
 	l.life++
 }
 
-// end records that all requests from the host are handled. It checks that the host abandoned each
-// request that it sent again: an abandoned request closes its connection, so the connection must
-// not have carried a later request.
+// end marks all requests from the host as handled. It checks that the host repeated a request only
+// after abandoning it. Abandoning a request closes its connection, so that connection must not have
+// carried a later request.
 func (l *ledger) end() {
 	defer l.lock()()
 	for _, t := range l.twice {

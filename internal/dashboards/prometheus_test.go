@@ -43,7 +43,7 @@ func newServer(t *testing.T) *server {
 	return &server{engine: engine, parser: p, series: make(map[string]*series)}
 }
 
-// scrape adds the metrics of a registry, as served over HTTP, with the given time.
+// scrape adds the metrics of a registry, as served over HTTP, timestamped at.
 func (s *server) scrape(t *testing.T, registry *prometheus.Registry, at time.Time) {
 	t.Helper()
 	answer := httptest.NewRecorder()

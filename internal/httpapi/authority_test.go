@@ -212,8 +212,8 @@ func TestEscalation_ValueInGracePeriod_CannotCreateLastingKey(t *testing.T) {
 	h.do("POST", keysPath, fresh.Reveal(), `{"name":"a","scopes":["files:read"]}`).want(201, "")
 }
 
-// A replaced value can delete its key but not change it, even if the key expires when the grace
-// period ends.
+// A request made with the old value of a rotated key can delete the key but not change it, even if
+// the key itself expires when the grace period ends.
 func TestReplacedValue_OwnKey_CanOnlyBeDeleted(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())

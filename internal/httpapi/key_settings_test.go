@@ -107,7 +107,7 @@ func TestExtension_RequiresAuthorityToCreate(t *testing.T) {
 		h.do("PATCH", path, admin, `{"enabled":true,"expiresAt":null}`).want(200, "")
 	}
 
-	// A key cannot enable another key that has scopes which it lacks.
+	// A key cannot enable another key whose scopes exceed its own.
 	id, _ := h.key(alice, scopes.FilesRead, scopes.FilesWrite)
 	h.do("PATCH", keysPath+"/"+id, admin, `{"enabled":false}`).want(200, "")
 	_, reader := h.key(alice, scopes.FilesRead)

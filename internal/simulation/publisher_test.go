@@ -87,7 +87,8 @@ func (e *events) resource(id string) string {
 	return e.find(id).resource
 }
 
-// find returns the published event with that ID, or a zero event if there is none, as for alerts.
+// find returns the published event with that ID, or a zero event if there is none. Alerts, for
+// example, are not in the list.
 func (e *events) find(id string) *event {
 	var n int
 	if _, err := fmt.Sscanf(id, "e%d", &n); err != nil || n < 1 || n > len(e.list) {

@@ -93,7 +93,7 @@ func settleAll(t *testing.T, s *bolt.Store, want int, outcome driver.Effect, aft
 // The test runs the store with the right clock, then publishes one event with a clock that is a
 // year ahead, and then runs with the right clock again. Scheduled retries may be made early, but
 // only once.
-func TestClock_WasAYearAhead_RetriesComeOnce(t *testing.T) {
+func TestClock_WasAYearAhead_RetriesAreSentOnce(t *testing.T) {
 	const events, hour = 20, time.Hour
 	path := filepath.Join(t.TempDir(), "storage.db")
 	at(t, 0, path, func(t *testing.T, s *bolt.Store) {

@@ -116,8 +116,9 @@ func TestKeyCache_ReadTwice_StaysCached(t *testing.T) {
 	}
 }
 
-// The test makes a commit fail with unknown effect on the disk. Readers must see the state that the
-// file has: first the new state, and after the system drops a page, the old state.
+// The test makes a commit fail so that it is unknown whether it reached the disk. Readers must see
+// what the file holds: at first the new state, and the old state once the operating system drops
+// the unwritten page from its cache.
 func TestKeyCache_CommitInDoubt_ReadsFile(t *testing.T) {
 	s := storeOneKey(t)
 	s.warm()

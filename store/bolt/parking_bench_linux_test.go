@@ -148,9 +148,9 @@ func bytesWritten(tb testing.TB) (n int64) {
 	return 0
 }
 
-// BenchmarkFailingCommits measures commits that fail because there is no room, in a full file of 1
-// GiB and then in the purged file. It reports how long a commit holds the writer, the longest such
-// time, and the processor time per commit.
+// BenchmarkFailingCommits measures commits that fail for lack of space, first in a full file of 1
+// GiB and then in the same file after a purge. It reports the mean and the longest time that a
+// commit holds the writer, and the processor time per commit.
 func BenchmarkFailingCommits(b *testing.B) {
 	size := int64(1 << 30)
 	if testing.Short() {

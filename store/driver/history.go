@@ -86,8 +86,8 @@ type History interface {
 	Purge(ctx context.Context, purge Purge) (more bool, err error)
 }
 
-// A Purge holds an expiry time for each kind of record. The records of an event have expired if the
-// event was published before that time, by the store's clock; see [History.Now].
+// A Purge holds a cutoff time for each kind of record. An event's records have expired if the event
+// was published before the cutoff, by the store's clock; see [History.Now].
 type Purge struct {
 	// Payloads is the expiry time of event bodies. Pending deliveries of an expired event end as
 	// Dead, with a logged attempt of ClassExpired. A store need not know about running attempts,

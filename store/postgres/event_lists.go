@@ -154,10 +154,11 @@ const eventClock = `
 	from storageapi.event_clock`
 
 // openPublications returns two event numbers. end is the lowest number that an event published from
-// now on can get. open is the lowest number that an event of an open transaction may have. Without
-// such a transaction, open equals end; if the number is unknown, open is 0. Events do not commit in
-// the order of their numbers. But the next statement sees all events below both, since a
-// publication takes its lock before its number and releases the lock after its commit.
+// now on can get. open is the lowest number that an event of an open transaction may have: it
+// equals end if there is no such transaction, and is 0 if it cannot be determined. Events do not
+// commit in the order of their numbers. Even so, the next statement on conn sees all events with
+// numbers below both end and open: a publisher takes its lock before it gets a number, and holds
+// the lock until after its commit.
 func (s *Store) openPublications(ctx context.Context, conn *pgxpool.Conn) (end, open int64, err error) {
 	var least *int64
 	batch := s.batch(lookUp)

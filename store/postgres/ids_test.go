@@ -156,7 +156,8 @@ func (s *idTest) refused(err error) {
 	}
 }
 
-// An ID in any part after the mark is known, even if publications now add IDs to another part.
+// An ID is recognized as a duplicate in any partition after the mark, even if new IDs now go to
+// another partition.
 func TestPublish_IDFromEarlierPartition_IsStoredOnce(t *testing.T) {
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		t.Run(string(level), func(t *testing.T) {

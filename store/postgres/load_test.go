@@ -21,8 +21,8 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// slowRows returns connections with a statement timeout. In their schema the server reads pending
-// deliveries slowly, with the delays in the table waits, see pile.
+// slowRows returns a pool of connections with a statement timeout. In their schema, the server
+// delays each read of pending deliveries as listed in the table "waits": see pile.
 func slowRows(t *testing.T, timeout time.Duration) *pgxpool.Pool {
 	t.Helper()
 	role, _ := newRole(t, `create schema `+quoted(postgres.DefaultSchema)+` authorization {}`)

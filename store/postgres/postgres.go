@@ -231,7 +231,8 @@ func warningsOf(commit, sync string) (list []string) {
 	return list
 }
 
-// Capabilities implements [store.Store]. Its Warnings concern settings that [New] found.
+// Capabilities implements [store.Store]. Its Warnings are about settings of the database that [New]
+// read.
 func (s *Store) Capabilities() capability.Set {
 	return capability.Set{Doubt: s.clock.doubted, Warnings: s.warnings, Shared: true, PurgesConcurrently: true, WatchKeys: s.watchKeys}
 }

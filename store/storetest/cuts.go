@@ -232,7 +232,7 @@ func (t *tester) cutShort(list []*cut, within time.Duration, meanwhile func()) {
 	group.Wait()
 }
 
-// cutting tests steps that are interrupted.
+// cutting tests what happens when a step is interrupted.
 func cutting(run runner) {
 	run("contexts that end at any point of a step", func(t *tester) {
 		list := t.cuts(12)

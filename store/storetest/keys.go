@@ -127,7 +127,7 @@ func keyValues(run runner) {
 			_, err := t.store.KeyByID(t.Context(), account, id)
 			t.wantError("KeyByID", err, apierr.ErrNotFound)
 			_, err = t.store.UpdateKey(t.Context(), account, id, func(*driver.Key, *audit.Entry) error {
-				t.Error("UpdateKey calls change although the key does not exist")
+				t.Error("UpdateKey called the function change for a key that does not exist")
 				return nil
 			})
 			t.wantError("UpdateKey", err, apierr.ErrNotFound)

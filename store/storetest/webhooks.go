@@ -209,7 +209,7 @@ func webhookValues(run runner) {
 			_, err := t.store.WebhookByID(t.Context(), account, id)
 			t.wantError("WebhookByID", err, apierr.ErrNotFound)
 			_, err = t.store.UpdateWebhook(t.Context(), account, id, func(*driver.Webhook, *audit.Entry) error {
-				t.Error("UpdateWebhook calls change although the webhook does not exist")
+				t.Error("UpdateWebhook called the function change for a webhook that does not exist")
 				return nil
 			})
 			t.wantError("UpdateWebhook", err, apierr.ErrNotFound)

@@ -25,8 +25,9 @@ const (
 )
 
 // A Summary counts a store's records by kind. Stores with the same records have equal summaries,
-// regardless of the order of the records and of the keys that seal their secrets. A summary ignores
-// when deliveries are due, whether they are scheduled first, and where recoveries continue.
+// regardless of the order of the records and of the keys that seal their secrets. A summary does
+// not cover when deliveries are due, whether they go before others, and from where a recovery
+// continues.
 type Summary map[Kind]Sum
 
 // A Sum is the number of records of one kind and a checksum over all of them.

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// piped is a connection with its remote end.
+// piped is a connection together with its remote end.
 type piped struct {
 	*conn
 	end net.Conn

@@ -131,7 +131,7 @@ func TestEnd_Stale_IsLoadedAgain(t *testing.T) {
 	})
 }
 
-func TestEnd_AttemptDoesNotCount_KeepsNumberOfAttempts(t *testing.T) {
+func TestEnd_UncountedAttempt_KeepsAttemptCount(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.add("w", 1)
 		made := b.started(9, "w1")

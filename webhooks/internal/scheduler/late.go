@@ -14,8 +14,9 @@ const (
 	maxRequestLatency = 900 * time.Millisecond
 
 	// firstLatency is the limit for the first attempt to an unproven webhook while slots are scarce
-	// and the usual latency is unknown. It does not apply to proven webhooks, because after a start
-	// it would send much of the backlog twice to receivers that take some 100 ms.
+	// and the usual latency is unknown. It does not apply to proven webhooks: after a restart, it
+	// would cut off attempts to receivers that take a few hundred milliseconds, and much of their
+	// backlog would be sent twice.
 	firstLatency = 150 * time.Millisecond
 
 	// secondLatency is the limit for the next attempt after one that exceeded firstLatency. It is

@@ -27,9 +27,9 @@ type Outage struct {
 	reported time.Time
 }
 
-// Begin records an attempt that failed because of this host. It returns how long no attempts may
-// begin, and whether the caller should report the outage. It asks for at most one report per outage
-// and per reportInterval.
+// Begin records an attempt that failed because of this host. It returns how long to hold off new
+// attempts, and whether the caller should report the outage: at most once per outage, and at most
+// once per reportInterval.
 func (o *Outage) Begin(now time.Time) (pause time.Duration, report bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

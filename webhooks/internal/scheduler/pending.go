@@ -169,7 +169,7 @@ func (s *Scheduler) arrangeLane(l *lane) {
 	}
 }
 
-// moveLane moves a lane to nowhere, queued or ready.
+// moveLane sets the place of a lane: nowhere, queued or ready.
 func (s *Scheduler) moveLane(l *lane, place int) {
 	if l.place == place {
 		return

@@ -112,8 +112,8 @@ func TestLoaded_StaleReportAfterWallClockWasSetBack_WaitsUntilDue(t *testing.T) 
 	}
 }
 
-// failLong fails a webhook for more than longFailing. Deliveries 1 and 2 then wait for a scheduled
-// retry, delivery 3 for a time that the receiver asked for.
+// failLong keeps a webhook failing for longer than longFailing. Afterwards, deliveries 1 and 2 wait
+// for a scheduled retry, and delivery 3 until the time that the receiver asked for.
 func failLong(b *bench) {
 	b.Helper()
 	b.hook(acct, Untried, "w")

@@ -156,7 +156,7 @@ func (w *world) enqueue() {
 	}
 }
 
-// happen takes a random step outside of the dispatcher.
+// happen performs a random action outside the dispatcher.
 func (w *world) happen() {
 	if w.calm {
 		w.pass()

@@ -77,7 +77,7 @@ func TestNext_StandingsOfManyAccounts_TakeTurnsOverSeveralCalls(t *testing.T) {
 	}
 }
 
-func TestNext_FirstAndNudgedAndRecovered_ComeFirstAndLast(t *testing.T) {
+func TestNext_FirstAndNudgedComeBeforeRecovered(t *testing.T) {
 	inBench(t, Config{}, func(b *bench) {
 		b.addRecovered("w", 1)
 		b.add("w", 2, 3)

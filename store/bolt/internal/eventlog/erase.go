@@ -131,8 +131,8 @@ func (x *eventEraser) segment(found *record.Segment) error {
 	return x.attemptsOf(&segment)
 }
 
-// bits removes the numbers in x.gone from a bitmap. first is the segment's first number after the
-// erasure.
+// bits removes the numbers in x.gone from a bitmap. first is the first number that remains in the
+// segment after the erasure.
 func (x *eventEraser) bits(bucket, key []byte, first uint64) error {
 	value := x.Get(bucket, key)
 	if value == nil {

@@ -160,8 +160,8 @@ func (v *View) Walk(webhook string, query *driver.DeliveryQuery, from uint64, li
 	return next, true, nil
 }
 
-// NextEvent returns the ID of the first event that has a delivery to the webhook with a number of
-// at least from, or "" if there is none. It skips events whose ID has been purged.
+// NextEvent returns the ID of the first event that has a delivery to the webhook whose number is
+// from or higher, or "" if there is none. It skips events whose ID has been purged.
 func (v *View) NextEvent(webhook string, from uint64) string {
 	gone := Number(v.tx, schema.MetaIDsGone)
 	for segment := range v.segments.from(max(from, gone)) {

@@ -169,7 +169,7 @@ func TestCommit_SyncInterrupted_StepsRunAgain(t *testing.T) {
 
 // The test checks that the steps are done and on disk, and that the Writer halts, because bbolt has
 // rolled the commit back in memory.
-func TestCommit_SyncInterruptedAfterReadersSeeIt_IsDoneAndHalts(t *testing.T) {
+func TestCommit_SyncInterruptedOnceVisible_SucceedsAndWriterHalts(t *testing.T) {
 	var disk boltfault.Disk
 	w, undone := open(t, &disk)
 	disk.Around(func(commit func() error) error { return errors.Join(commit(), syscall.EINTR) })

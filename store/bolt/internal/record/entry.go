@@ -40,8 +40,8 @@ func entryTexts(n *audit.Entry) []*string {
 	return []*string{&n.Target.Name, &n.Target.Hint, &n.Actor.Name, &n.Actor.Hint, &n.Turned}
 }
 
-// DecodeAuditEntry decodes the audit entry of the given account and ID. Its Pending is the value
-// from when the entry was stored.
+// DecodeAuditEntry decodes the audit entry of the given account and ID. Its field Pending is as it
+// was when the entry was stored.
 func DecodeAuditEntry(account, id string, record []byte) (n audit.Entry, number uint64, err error) {
 	d := newDecoder(record)
 	n.Account, n.ID = account, id

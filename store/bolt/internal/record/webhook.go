@@ -20,8 +20,8 @@ func EncodeWebhook(w *driver.Webhook, key *signing.DataKey) []byte {
 	return fields.Pack(e, (*listed.Webhook)(w))
 }
 
-// DecodeWebhook decodes the webhook stored under account and id. If its secrets cannot be opened,
-// the error wraps [ErrCorrupt] and the error of key.
+// DecodeWebhook decodes the webhook stored under account and id. If its secrets cannot be
+// decrypted, the error wraps both [ErrCorrupt] and the error returned by key.
 func DecodeWebhook(account, id string, record []byte, key *signing.DataKey) (driver.Webhook, error) {
 	w, err := InspectWebhook(account, id, record, key)
 	if err != nil {
