@@ -174,9 +174,10 @@ func TestPublicKeys_AreNotTakenForSecrets(t *testing.T) {
 	if !errors.Is(err, signing.ErrPublicKey) || strings.Contains(err.Error(), secret.Reveal()[6:]) {
 		t.Errorf("ParsePublicKey of a secret = %v, want ErrPublicKey without the secret", err)
 	}
-	for _, keys := range [][]signing.PublicKey{{{}}, make([]signing.PublicKey, 17)} {
+	key := secret.PublicKey()
+	for _, keys := range [][]signing.PublicKey{{{}}, {key, key, key, key, key}} {
 		if _, err := signing.NewVerifier(signing.VerifierConfig{PublicKeys: keys}); !errors.Is(err, signing.ErrPublicKey) {
-			t.Errorf("NewVerifier with %d zero keys = %v, want ErrPublicKey", len(keys), err)
+			t.Errorf("NewVerifier with the keys %v = %v, want ErrPublicKey", keys, err)
 		}
 	}
 }
@@ -189,6 +190,28 @@ func TestWith_InvalidSchemes_ReturnsErrConfig(t *testing.T) {
 	for _, schemes := range [][]signing.Scheme{nil, {"v2"}, {signing.V1, ""}} {
 		if _, err := signer.With(schemes...); !errors.Is(err, signing.ErrConfig) {
 			t.Errorf("With(%q) = %v, want ErrConfig", schemes, err)
+		}
+	}
+	many, err := signing.NewSigner("", signing.NewSecret(), signing.NewSecret(), signing.NewSecret(), signing.NewSecret(), signing.NewSecret())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := many.With(signing.V1a); !errors.Is(err, signing.ErrConfig) {
+		t.Errorf("With V1a and five secrets = %v, want ErrConfig", err)
+	}
+}
+
+// A request may hold up to 16 signatures, but V1a tries only the first four.
+func TestVerify_FifthV1aSignature_IsNotTried(t *testing.T) {
+	secret := signing.NewSecret()
+	v := verifierOf(t, signing.VerifierConfig{PublicKeys: []signing.PublicKey{secret.PublicKey()}})
+	h := signedWith(t, "body", []signing.Scheme{signing.V1a}, secret)
+	good := h.Get(signing.HeaderSignature)
+	bad := signedWith(t, "other", []signing.Scheme{signing.V1a}, secret).Get(signing.HeaderSignature)
+	for before, want := range map[int]error{3: nil, 4: signing.ErrSignature} {
+		h.Set(signing.HeaderSignature, strings.Repeat(bad+" ", before)+good)
+		if err := v.Verify(h, []byte("body")); !errors.Is(err, want) {
+			t.Errorf("with %d wrong signatures before it: %v, want %v", before, err, want)
 		}
 	}
 }

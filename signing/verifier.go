@@ -20,7 +20,7 @@ const (
 // put it into a response, where it would help only forgers.
 var (
 	// ErrSignature means that a header is missing, repeated or malformed, or that the signature was
-	// not made with a live secret.
+	// not made with a live secret or for a live public key.
 	ErrSignature = errors.New("signing: no valid signature")
 
 	// ErrTimestamp means that the timestamp is malformed, or differs from the current time by more

@@ -169,6 +169,9 @@ func (s *WebhookService) filterChanged(ctx context.Context, w *Webhook, since ti
 		Target:  audit.Target{Kind: audit.TargetWebhook, ID: w.ID},
 		Actions: []audit.Action{audit.WebhookChanged}, Since: since, Limit: 1000,
 	}
+	if !ok {
+		return time.Time{}, false, nil
+	}
 	for pages := 0; ok; pages++ {
 		if pages == 10 {
 			return time.Time{}, false, nil

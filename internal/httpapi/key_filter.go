@@ -53,7 +53,7 @@ func parseLabelFilter(texts []string) (labels map[string]string, err error) {
 	for _, text := range texts {
 		name, value, found := strings.Cut(text, "=")
 		if other, given := labels[name]; !found || name == "" || given && other != value {
-			return nil, invalid("label", "must be name=value; repeat the parameter for several labels")
+			return nil, invalid("label", "must be name=value; repeat the parameter for several labels, each with one value")
 		}
 		if labels == nil {
 			labels = make(map[string]string)

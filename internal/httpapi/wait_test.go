@@ -236,7 +236,9 @@ func TestEvents_WaitAfterShutdownBegan_EndsAtOnce(t *testing.T) {
 		if err := h.server.Shutdown(t.Context()); err != nil || time.Since(begun) > time.Second {
 			t.Errorf("Shutdown took %v, %v", time.Since(begun), err)
 		}
-		<-waits
+		if got := <-waits; got.err != nil || got.status != http.StatusOK {
+			t.Errorf("the wait was answered %d, %v, want 200", got.status, got.err)
+		}
 	})
 }
 

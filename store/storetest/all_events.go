@@ -52,7 +52,7 @@ func allEvents(run runner) {
 			}
 			wantSame(t, "receivers "+id, receivers(t, id), want)
 		}
-		for range 2 { // from memory, and from the store
+		for range 2 { // at first, and again
 			for _, task := range t.claimAll(2) {
 				wantSame(t, "ID of a loaded webhook", task.Webhook.ID, "all")
 				wantSame(t, "its events", task.Webhook.Events, all)

@@ -40,7 +40,7 @@ func resources(run runner) {
 		wantSame(t, "receivers of a", receivers(t, "of_a"), map[string]driver.DeliveryState{"to_a": driver.Pending, "to_ab": driver.Pending, "to_all": driver.Pending})
 		wantSame(t, "receivers of b", receivers(t, "of_b"), map[string]driver.DeliveryState{"to_ab": driver.Pending, "to_all": driver.Pending, "to_b_off": driver.Skipped})
 		wantSame(t, "receivers of none", receivers(t, "of_"), map[string]driver.DeliveryState{"to_all": driver.Pending})
-		for range 2 { // from memory, and from the store
+		for range 2 { // at first, and again
 			for _, task := range t.claimAll(6) {
 				wantSame(t, "resource of a loaded event", "of_"+task.Event.Resource, task.Event.ID)
 				wantSame(t, "resources of a loaded webhook", task.Webhook.Resources, t.webhook("acct", task.Webhook.ID).Resources)
