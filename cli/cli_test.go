@@ -387,10 +387,10 @@ func TestRun_FileMadeMeanwhile_IsKept(t *testing.T) {
 // because the receipt would be empty.
 func TestRun_ResponseLost_ReportsWhatHappened(t *testing.T) {
 	operations := newAPI(t, http.HandlerFunc(nothing)).Operations(storageapi.HealthThresholds{})
-	var deletions, lost int
+	var deletions, lost atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodDelete {
-			if deletions++; deletions <= lost {
+			if deletions.Add(1) <= lost.Load() {
 				operations.ServeHTTP(httptest.NewRecorder(), r)
 				panic(http.ErrAbortHandler)
 			}
@@ -403,18 +403,18 @@ func TestRun_ResponseLost_ReportsWhatHappened(t *testing.T) {
 		return run(t.Context(), cli.Config{}, "", "keys", "create", "-json", "acct_1", "-name", "ci", "-scopes", "files:read").member(t, "key")
 	}
 	value := create()
-	lost = 1
+	lost.Store(1)
 	run(t.Context(), cli.Config{}, value, "keys", "find", "-revoke", "-yes").want(t, 0, "The value is revoked.")
-	if deletions != 2 {
-		t.Errorf("%d requests revoked the value, want 2", deletions)
+	if n := deletions.Load(); n != 2 {
+		t.Errorf("%d requests revoked the value, want 2", n)
 	}
 	run(t.Context(), cli.Config{}, value, "keys", "find").want(t, 1, "not found")
 
 	create()
-	deletions = 0
+	deletions.Store(0)
 	run(t.Context(), cli.Config{}, "", "accounts", "erase", "-yes", "acct_1").want(t, 1, "EOF; repeat the command")
-	if deletions != 1 {
-		t.Errorf("%d requests erased the account, want 1", deletions)
+	if n := deletions.Load(); n != 1 {
+		t.Errorf("%d requests erased the account, want 1", n)
 	}
 	run(t.Context(), cli.Config{}, "", "accounts", "erase", "-yes", "acct_1").want(t, 0, "keys             0\n")
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/storageapi/storageapi/cli"
@@ -18,22 +19,22 @@ func TestListen_ProxyAnswers404_LosesNoEvent(t *testing.T) {
 	t.Setenv("KEY", "k")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	failed, posts := false, 0
+	var failed atomic.Bool
+	var posts atomic.Int32
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case strings.HasSuffix(r.URL.Path, "/body") && !failed:
-			failed = true
+		case strings.HasSuffix(r.URL.Path, "/body") && failed.CompareAndSwap(false, true):
 			http.Error(w, "default backend - 404", http.StatusNotFound)
 		case strings.HasSuffix(r.URL.Path, "/body"):
 			fmt.Fprint(w, `{}`)
-		case posts > 0:
+		case posts.Load() > 0:
 			<-r.Context().Done()
 		default:
 			fmt.Fprint(w, `{"data":[{"id":"evt_1","type":"balance.low","hasBody":true}],"nextCursor":"c","hasMore":false}`)
 		}
 	}))
 	defer api.Close()
-	to := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { posts++; cancel() }))
+	to := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { posts.Add(1); cancel() }))
 	defer to.Close()
 	var out bytes.Buffer
 	args := []string{"listen", "-api", api.URL, "-to", to.URL, "-cursor", filepath.Join(t.TempDir(), "cursor"), "-from=beginning"}
@@ -42,7 +43,7 @@ func TestListen_ProxyAnswers404_LosesNoEvent(t *testing.T) {
 	}
 	args[len(args)-1] = "-from=cursor"
 	cli.Run(ctx, args, cli.Config{Stdout: &out, Stderr: &out})
-	if posts != 1 {
-		t.Errorf("the event was posted %d times, want once:\n%s", posts, &out)
+	if n := posts.Load(); n != 1 {
+		t.Errorf("the event was posted %d times, want once:\n%s", n, &out)
 	}
 }
