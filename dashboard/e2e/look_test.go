@@ -71,7 +71,7 @@ func (s *story) views() []view {
 		{name: "audit-log-key", path: "audit-log?target=" + s.key.ID, more: func(w *window) { w.see("Key rotated", "CI deploy") }},
 		{name: "audit-log-webhook", path: "audit-log?target=" + s.webhook.ID},
 		{name: "search", path: "search?q=o", more: func(w *window) { w.see("Results for", "CI deploy", "/storage/events") }},
-		{name: "search-event", path: "search?q=" + s.dead[:12], more: func(w *window) { w.see("Bandwidth limit reached") }},
+		{name: "search-event", path: "search?q=" + s.dead, more: func(w *window) { w.see("Bandwidth limit reached") }},
 		{name: "search-types", path: "search?q=limit", more: func(w *window) { w.see("Event types", "bandwidth.limit_reached") }},
 		{name: "search-none", path: "search?q=zzz", more: func(w *window) { w.see("No matches") }},
 		{name: "search-empty", path: "search"},
