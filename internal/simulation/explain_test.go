@@ -210,6 +210,8 @@ func (s *subscriber) explain(ctx context.Context, k *hook) {
 		}
 		want := []webhooks.Reason{webhooks.ReasonCircuitOpen, webhooks.ReasonRefused, webhooks.ReasonFailed, webhooks.ReasonWaiting}
 		switch left := before.PausedUntil.Sub(s.world.wallNow()); {
+		case !before.Resources.Allows(s.world.events.resource(id)):
+			want = []webhooks.Reason{webhooks.ReasonFiltered}
 		case !before.Active:
 			want = []webhooks.Reason{webhooks.ReasonOff}
 		case left.Abs() < 15*time.Second: // it may have ended during the call

@@ -432,6 +432,15 @@ func (s *subscriber) pause(ctx context.Context, k *hook) {
 	}
 }
 
+// resume ends the pauses of all webhooks: after a change of the clock, a pause can last for days.
+func (s *subscriber) resume(ctx context.Context) {
+	for _, k := range s.hooks {
+		if now := s.is(k); now != nil && !now.PausedUntil.IsZero() {
+			s.send(ctx, s.account.admin, "PATCH", hooksPath+"/"+k.id, map[string]any{"paused": false})
+		}
+	}
+}
+
 func (s *subscriber) rotate(ctx context.Context, k *hook) {
 	grace := pick(s.rand, 0, 600)
 	was := s.is(k)

@@ -166,6 +166,9 @@ func (w *world) comeRight() {
 	}
 	w.receivers.mu.Unlock()
 	w.restart(strikeStop)
+	for _, a := range w.accounts {
+		a.subscriber.resume(context.Background())
+	}
 	longest := time.Duration(0)
 	for _, wait := range w.plan.config.Retry.Delays {
 		longest = max(longest, wait)
