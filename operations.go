@@ -248,7 +248,7 @@ func (o *operations) value(do func(context.Context, string) (apikeys.Value, erro
 type accountKey struct{}
 
 // An operator is a Verifier for requests below /accounts/{account}: it grants all scopes in that
-// account, whatever the key.
+// account, and ignores the key.
 type operator struct{ all scopes.Set }
 
 func (o operator) Verify(ctx context.Context, _ string) (auth.Principal, error) {

@@ -190,7 +190,7 @@ func (s *Signer) Sign(h http.Header, id string, at time.Time, body []byte) {
 	}
 }
 
-// signV1a adds v1a signatures to those of signV1, if there are any.
+// signV1a adds v1a signatures to the header, after any v1 signatures that signV1 has set.
 func (s *Signer) signV1a(h http.Header, id string, at time.Time, body []byte) {
 	w := getWorkspace()
 	defer putWorkspace(w)

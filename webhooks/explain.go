@@ -165,17 +165,14 @@ type entryLister interface {
 // if that was before since. known is false if the newest 10,000 changes do not reach back to since.
 func (s *WebhookService) filterChanged(ctx context.Context, w *Webhook, since time.Time) (at time.Time, known bool, err error) {
 	store, ok := s.store.(entryLister)
+	if !ok {
+		return time.Time{}, false, nil
+	}
 	query := audit.Query{
 		Target:  audit.Target{Kind: audit.TargetWebhook, ID: w.ID},
 		Actions: []audit.Action{audit.WebhookChanged}, Since: since, Limit: 1000,
 	}
-	if !ok {
-		return time.Time{}, false, nil
-	}
-	for pages := 0; ok; pages++ {
-		if pages == 10 {
-			return time.Time{}, false, nil
-		}
+	for range 10 {
 		page, err := store.ListAuditEntries(ctx, w.Account, query)
 		if err != nil {
 			return time.Time{}, false, err
@@ -185,9 +182,12 @@ func (s *WebhookService) filterChanged(ctx context.Context, w *Webhook, since ti
 				return n.At, true, nil
 			}
 		}
-		query.After, ok = page.Next, page.Next != ""
+		if page.Next == "" {
+			return time.Time{}, true, nil
+		}
+		query.After = page.Next
 	}
-	return time.Time{}, true, nil
+	return time.Time{}, false, nil
 }
 
 // explainDelivery explains the state of a delivery.

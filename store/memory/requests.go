@@ -28,7 +28,7 @@ func (r requests) before(account string, options *driver.CreateOptions) (made *d
 }
 
 // full reports whether the account has reached its limit of remembered requests. It scans all
-// requests, and forgets those that have expired.
+// requests, and removes expired ones.
 func (r requests) full(account string, options *driver.CreateOptions) bool {
 	if options.IdempotencyKey == "" {
 		return false

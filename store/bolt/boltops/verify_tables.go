@@ -34,7 +34,7 @@ type table struct {
 	source []byte
 }
 
-// tables describes all buckets, except those of segmentTables.
+// tables describes all buckets that segmentTables does not describe.
 var tables = []table{
 	{bucket: schema.Meta, row: (*verifier).meta},
 	{bucket: schema.Keys, key: hasLength(len(driver.Hash{}.Sum)), row: (*verifier).apiKey, source: schema.Keys}, // key records require aliases

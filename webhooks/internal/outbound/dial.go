@@ -26,8 +26,12 @@ func dialAny(ctx context.Context, dialer *net.Dialer, addrs []netip.Addr, port s
 	}
 	var tried []netip.Addr
 	for i := range maxAddresses {
-		tried = append(tried, four[min(i, len(four)):min(i+1, len(four))]...)
-		tried = append(tried, six[min(i, len(six)):min(i+1, len(six))]...)
+		if i < len(four) {
+			tried = append(tried, four[i])
+		}
+		if i < len(six) {
+			tried = append(tried, six[i])
+		}
 	}
 	var failed error
 	for i, addr := range tried {
