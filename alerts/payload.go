@@ -74,6 +74,15 @@ func appendPayload(b []byte, data webhooks.Data) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if d, ok := data.(FilesExpiring); ok { // without the cost of a MarshalJSON for each file
+		data := struct {
+			Files []encodedFile `json:"files"`
+		}{make([]encodedFile, len(d.Files))}
+		for i := range d.Files {
+			data.Files[i] = d.Files[i].encoded()
+		}
+		return jsontext.AppendValue(b, data)
+	}
 	return jsontext.AppendValue(b, data)
 }
 
@@ -92,12 +101,19 @@ type ExpiringFile struct {
 }
 
 // MarshalJSON returns the JSON that receivers get.
-func (f ExpiringFile) MarshalJSON() ([]byte, error) {
-	type file ExpiringFile // without this method
-	return jsontext.AppendValue(nil, struct {
-		file
-		ExpiresAt string `json:"expiresAt"`
-	}{file(f), string(jsontext.AppendTime(nil, f.ExpiresAt))})
+func (f ExpiringFile) MarshalJSON() ([]byte, error) { return jsontext.AppendValue(nil, f.encoded()) }
+
+// An encodedFile is an [ExpiringFile] with its time as receivers get it.
+type encodedFile struct {
+	file
+	ExpiresAt string `json:"expiresAt"`
+}
+
+// A file is an [ExpiringFile] without MarshalJSON.
+type file ExpiringFile
+
+func (f ExpiringFile) encoded() encodedFile {
+	return encodedFile{file(f), string(jsontext.AppendTime(nil, f.ExpiresAt))}
 }
 
 // BalanceLow reports that the account's balance fell below a threshold.

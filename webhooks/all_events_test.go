@@ -1,8 +1,10 @@
 package webhooks_test
 
 import (
+	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -25,6 +27,12 @@ func TestAllEvents(t *testing.T) {
 	params := webhooks.CreateParams{URL: anyURL, Events: slices.Concat(all, all), IdempotencyKey: "a"}
 	webhook, err := before.Create(t.Context(), account, params)
 	noError(t, err)
+	laterThan := func(at time.Time) { // the reasons compare times in milliseconds
+		for !time.Now().Truncate(time.Millisecond).After(at) {
+			runtime.Gosched()
+		}
+	}
+	laterThan(webhook.CreatedAt)
 	twoScopes := []scopes.Scope{scopes.FilesRead, scopes.AccountRead}
 	if diff := cmp.Diff(webhooks.Webhook{Events: all, EventScopes: twoScopes}, webhooks.Webhook{Events: webhook.Events, EventScopes: webhook.EventScopes}); diff != "" {
 		t.Errorf("created (-want +got):\n%s", diff)
@@ -68,6 +76,7 @@ func TestAllEvents(t *testing.T) {
 	noError(t, err)
 	missed := wantSent(teamCreated{}, false)
 	wantReason(missed, webhooks.ReasonNotSubscribed)
+	laterThan(time.Now().Truncate(time.Millisecond))
 	update(all...)
 	wantSent(teamCreated{}, true)
 	wantReason(missed, webhooks.ReasonChangedLater)
