@@ -81,6 +81,7 @@ func (s *WebhookService) Redeliver(ctx context.Context, account, webhookID, even
 	if err != nil {
 		return fmt.Errorf("redeliver: %w", err)
 	}
+	s.dispatcher.reporter.Changed(&entry)
 	return nil
 }
 

@@ -50,6 +50,8 @@ func TestObserver_ReportsEachStep(t *testing.T) {
 		noError(t, b.reports().ReportBandwidth(ctx, account, 1, 100, "p1")) // causes no event
 		noError(t, b.reports().ReportBandwidth(ctx, account, 100, 100, "p1"))
 		time.Sleep(time.Minute)
+		noError(t, b.service.Redeliver(ctx, account, webhook.ID, "evt_1"))
+		time.Sleep(time.Minute)
 		noError(t, b.service.Delete(b.Context(), account, webhook.ID, webhooks.DeleteParams{}))
 		stop()
 		synctest.Wait()
@@ -61,11 +63,11 @@ func TestObserver_ReportsEachStep(t *testing.T) {
 	var got []event
 	for _, p := range published {
 		if p.Account != account || p.Err != nil {
-			t.Errorf("told %+v", p)
+			t.Errorf("got %+v", p)
 		}
 		for _, e := range p.Events {
 			if e.ID == "" || e.Bytes == 0 {
-				t.Errorf("told %+v", e)
+				t.Errorf("got %+v", e)
 			}
 			got = append(got, event{e.Type, p.Deliveries})
 		}
@@ -74,10 +76,10 @@ func TestObserver_ReportsEachStep(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("published (-want +got):\n%s", diff)
 	}
-	if claimed != 3 || attempted != 3 || settled != 3 {
-		t.Errorf("claimed %d, attempted %d, recorded %d; want 3", claimed, attempted, settled)
+	if claimed != 4 || attempted != 4 || settled != 4 {
+		t.Errorf("claimed %d, attempted %d, recorded %d; want 4", claimed, attempted, settled)
 	}
-	if diff := cmp.Diff([]audit.Action{audit.WebhookCreated, audit.WebhookDeleted}, actions); diff != "" {
+	if diff := cmp.Diff([]audit.Action{audit.WebhookCreated, audit.DeliveryRedelivered, audit.WebhookDeleted}, actions); diff != "" {
 		t.Errorf("changed (-want +got):\n%s", diff)
 	}
 }

@@ -29,7 +29,7 @@ func failingReports(t *testing.T, open func(t *testing.T) FailingStore) {
 		before := &tester{t, failing.Store}
 		if _, ok := failing.Store.(driver.Deliveries); !ok {
 			closeStore(t, failing.Store)
-			t.Skip("store does not implement webhooks.Deliveries")
+			t.Skip("store does not implement driver.Deliveries")
 		}
 		f := before.deliver()
 		steps := f.failingSteps(6)

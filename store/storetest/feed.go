@@ -27,7 +27,7 @@ func ofDeliveries(run runner) runner {
 	return func(name string, test func(*tester)) {
 		run(name, func(t *tester) {
 			if _, ok := t.store.(driver.Deliveries); !ok {
-				t.Skip("store does not implement webhooks.Deliveries")
+				t.Skip("store does not implement driver.Deliveries")
 			}
 			test(t)
 		})

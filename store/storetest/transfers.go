@@ -704,7 +704,7 @@ func transferRefused(run transferRunner) {
 func transferReported(run transferRunner) {
 	run("Import reports pending deliveries", func(src, dst *tester) {
 		if _, ok := dst.store.(driver.Deliveries); !ok {
-			dst.Skip("store does not implement webhooks.Deliveries")
+			dst.Skip("store does not implement driver.Deliveries")
 		}
 		held := newWebhook("acct", "held")
 		held.Held = true
