@@ -14,6 +14,7 @@ import (
 	"github.com/storageapi/storageapi/alerts"
 	"github.com/storageapi/storageapi/store/driver"
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 func encoded(id string) driver.EncodedEvent {
@@ -135,6 +136,40 @@ func TestFollow_OpenTransaction_StopsBeforeItsEvents(t *testing.T) {
 	}
 	wantPage(t, s, &query, false, "late", "after")
 	wantPage(t, s, &query, false)
+}
+
+func TestWaitEvents_AnotherNodePublishes_ReturnsItsEvent(t *testing.T) {
+	option := inSchema(t)
+	var nodes [2]*webhooks.WebhookService
+	for i := range nodes {
+		service, err := webhooks.New(open(t, option), webhooks.Config{Events: alerts.Events()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes[i] = service
+	}
+	query := driver.EventQuery{OldestFirst: true, Limit: 9}
+	before, err := nodes[0].ListEvents(t.Context(), "acct", query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query.After = before.Resume
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	pages := make(chan driver.EventPage)
+	go func() {
+		page, err := nodes[0].WaitEvents(ctx, "acct", query)
+		if err != nil {
+			t.Error(err)
+		}
+		pages <- page
+	}()
+	if err := nodes[1].Publish(t.Context(), lowBalance("acct", "evt_1")); err != nil {
+		t.Fatal(err)
+	}
+	if page := <-pages; len(page.Events) != 1 || page.Events[0].ID != "evt_1" {
+		t.Errorf("got %+v, want evt_1", page)
+	}
 }
 
 // The test publishes in an open transaction of a role whose sessions the Store's role may not see.
